@@ -1,0 +1,105 @@
+//! Refuses what cannot work with one clear line, and links the examples and
+//! tests that embed an interpreter.
+
+use std::env;
+use std::path::Path;
+
+fn main() {
+    if let Err(refusal) = check_rustc().and_then(|()| check_target()) {
+        println!("cargo::error={refusal}");
+        return;
+    }
+    if let Some(python) = env::var("DEP_PYTHON_PYO3_CONFIG").ok().map(Python::parse) {
+        python.link();
+    }
+}
+
+fn check_rustc() -> Result<(), String> {
+    match version_check::is_min_version("1.88.0") {
+        Some(true) => Ok(()),
+        _ => Err("localsplus needs rustc 1.88 or later".to_owned()),
+    }
+}
+
+/// The layouts were read on 64-bit little-endian machines.
+fn check_target() -> Result<(), String> {
+    let target = |key: &str| env::var(format!("CARGO_CFG_TARGET_{key}")).unwrap_or_default();
+    let (width, endian) = (target("POINTER_WIDTH"), target("ENDIAN"));
+    if width == "64" && endian == "little" {
+        return Ok(());
+    }
+    Err(format!(
+        "localsplus knows CPython's layouts on 64-bit little-endian targets only; \
+         this target is {width}-bit, {endian}-endian"
+    ))
+}
+
+/// What pyo3-ffi's build script found. It hands it on as lines `key=value`.
+#[derive(Default)]
+struct Python {
+    lib_name: Option<String>,
+    lib_dir: Option<String>,
+    executable: Option<String>,
+}
+
+impl Python {
+    fn parse(config: String) -> Self {
+        let mut python = Self::default();
+        for line in unescape(&config).lines() {
+            let Some((key, value)) = line.split_once('=') else {
+                continue;
+            };
+            let value = Some(value.to_owned());
+            match key {
+                "lib_name" => python.lib_name = value,
+                "lib_dir" => python.lib_dir = value,
+                "executable" => python.executable = value,
+                _ => {}
+            }
+        }
+        python
+    }
+
+    /// The library itself must not need a libpython; programs in this package
+    /// that embed one do.
+    fn link(self) {
+        let mut arguments = Vec::new();
+        if let Some(directory) = &self.lib_dir {
+            arguments.push(format!("-L{directory}"));
+            arguments.push(format!("-Wl,-rpath,{directory}"));
+        }
+        if let Some(name) = &self.lib_name {
+            arguments.push(format!("-l{name}"));
+        }
+        if env::var("CARGO_CFG_TARGET_FAMILY").as_deref() == Ok("unix") {
+            // Cargo rejects the instruction for a kind that the package lacks.
+            for targets in ["examples", "tests", "benches"] {
+                if has_targets(Path::new(targets)) {
+                    for argument in &arguments {
+                        println!("cargo::rustc-link-arg-{targets}={argument}");
+                    }
+                }
+            }
+        }
+        if let Some(executable) = self.executable {
+            // So that an embedded interpreter finds its standard library.
+            println!("cargo::rustc-env=LOCALSPLUS_PYTHON={executable}");
+        }
+    }
+}
+
+/// Whether cargo finds a target in `directory`: a file, or a folder with a main.
+fn has_targets(directory: &Path) -> bool {
+    let Ok(entries) = directory.read_dir() else {
+        return false;
+    };
+    let mut paths = entries.flatten().map(|entry| entry.path());
+    paths.any(|path| path.extension() == Some("rs".as_ref()) || path.join("main.rs").exists())
+}
+
+/// The value is in hexadecimal, since a line cannot hold lines.
+fn unescape(config: &str) -> String {
+    let byte = |i: usize| u8::from_str_radix(config.get(i..i + 2)?, 16).ok();
+    let bytes = (0..config.len()).step_by(2).map_while(byte).collect();
+    String::from_utf8(bytes).unwrap_or_default()
+}

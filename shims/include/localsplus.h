@@ -1,0 +1,117 @@
+/* localsplus: the local variables of a CPython interpreter frame, by index.
+ *
+ * One binary serves CPython 3.11 to 3.15, and later ones that export
+ * PyUnstable_InterpreterFrame_GetLocal. No internal CPython header is needed.
+ *
+ * Vocabulary: an interpreter frame has co_nlocalsplus *slots*, in CPython's
+ * own order: locals (arguments first), then cell variables that are not
+ * arguments, then free variables. An index is valid in
+ * [0, localsplus_count(frame)).
+ *
+ * Threads: every function but localsplus_abi_version needs an attached thread
+ * state (the GIL, or an attached thread in a free-threaded build).
+ *
+ * Frames: `frame` must be alive and must not be running in another thread.
+ * Allowed are a frame that the calling thread is evaluating (in a PEP 523
+ * hook, or further down its own stack), the frame of a suspended generator,
+ * coroutine or async generator that the caller holds, and the frame of a frame
+ * object that the caller holds. A frame whose own locals the interpreter is
+ * releasing at this moment (seen from a finaliser) must not be read.
+ *
+ * References: a `PyObject *` handed out is a new strong reference that the
+ * caller owns. On any error the caller owns nothing.
+ *
+ * Errors: a function that fails returns -1 or NULL with a Python exception
+ * set, unless its comment says otherwise. An exception that was pending before
+ * the call stays pending unless the call fails. If no supported provider can
+ * read this interpreter's frames, the answer is RuntimeError, with the reason.
+ *
+ * The reading functions never run Python code, never allocate, never modify
+ * the frame, never create a frame object and never release the GIL. The one
+ * exception is the first call in the process: it chooses the provider (see
+ * localsplus_init), for which it runs a few lines of Python.
+ */
+#ifndef LOCALSPLUS_H
+#define LOCALSPLUS_H
+
+#include <Python.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+struct _PyInterpreterFrame;
+
+/* The version of this binary interface. It changes when a function or constant
+ * changes its meaning; additions keep it. */
+#define LOCALSPLUS_ABI_VERSION 1
+
+/* The LOCALSPLUS_ABI_VERSION that the linked library was built with. Cannot
+ * fail; needs no thread state; touches no interpreter. */
+int localsplus_abi_version(void);
+
+/* Choose the provider now instead of at the first call: 0, or -1 with
+ * RuntimeError. Idempotent; the outcome, a refusal too, is final for the
+ * process. It may be called from a PEP 523 hook, with an exception pending
+ * (which is kept), and from several threads at once. While it checks the
+ * interpreter it installs an eval-frame function for a moment and runs a few
+ * lines of Python; a localsplus call that this code provokes in the same thread
+ * (from a trace function, say) answers -1 with RuntimeError. */
+int localsplus_init(void);
+
+/* What answers in this process: "official", "layout 3.14", "layout 3.13t", ...
+ * If an official symbol was present but failed its proof, the reason follows in
+ * parentheses. NULL if localsplus refuses this interpreter (no exception is
+ * set: localsplus_init says why). Chooses the provider if need be. The string
+ * lives as long as the process. */
+const char *localsplus_provider(void);
+
+/* The value in slot `index`.
+ *  1: `*result` is a new strong reference.
+ *  0: the slot has no value (unbound, deleted, hidden, an empty cell, a free
+ *     variable of a class body, a finished frame); `*result` is NULL.
+ * -1: `*result` is NULL, and an exception is set: IndexError for an index
+ *     outside [0, count), ValueError for a NULL argument or a frame without
+ *     Python code, RuntimeError if localsplus refuses this interpreter. */
+int localsplus_get_local(struct _PyInterpreterFrame *frame, Py_ssize_t index, PyObject **result);
+
+/* All slots at once: fills `result[0 .. count)` with new strong references,
+ * NULL where a slot has no value, and returns count (0 for a frame without
+ * slots; `result` may then be any non-NULL pointer). If `capacity` is less than
+ * count, that is ValueError and nothing is written. -1 on error. */
+Py_ssize_t localsplus_get_locals(struct _PyInterpreterFrame *frame, PyObject **result, Py_ssize_t capacity);
+
+/* Like localsplus_get_local, changed by `flags`, a set of:
+ *  LOCALSPLUS_HIDDEN    also answer hidden slots (the iteration variables of
+ *                       comprehensions inlined into a module or class body).
+ *  LOCALSPLUS_RAW_CELL  answer the cell object itself, also when it is empty;
+ *                       an argument that has not been put into its cell yet is
+ *                       answered as it is.
+ * Any other bit is ValueError. */
+int localsplus_get_slot(struct _PyInterpreterFrame *frame, Py_ssize_t index, unsigned flags, PyObject **result);
+#define LOCALSPLUS_HIDDEN   1u
+#define LOCALSPLUS_RAW_CELL 2u
+
+/* The number of slots (co_nlocalsplus), or -1 with an exception. Answers for
+ * every Python frame, a finished generator's included. */
+Py_ssize_t localsplus_count(struct _PyInterpreterFrame *frame);
+
+/* A new reference to a tuple of str: the name of each slot, by index, or NULL
+ * with an exception. Two slots may carry the same name. */
+PyObject *localsplus_names(struct _PyInterpreterFrame *frame);
+
+/* What slot `index` is: a set of LOCALSPLUS_KIND_* bits, or -1 with an
+ * exception. A slot can be several things: a captured argument is
+ * ARG | LOCAL | CELL. */
+int localsplus_kind(struct _PyInterpreterFrame *frame, Py_ssize_t index);
+#define LOCALSPLUS_KIND_ARG    0x01 /* one of the function's parameters, on every version */
+#define LOCALSPLUS_KIND_HIDDEN 0x10
+#define LOCALSPLUS_KIND_LOCAL  0x20
+#define LOCALSPLUS_KIND_CELL   0x40
+#define LOCALSPLUS_KIND_FREE   0x80
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif /* LOCALSPLUS_H */

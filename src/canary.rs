@@ -1,0 +1,652 @@
+//! Frames of known content, and the checks made on them.
+//!
+//! The names, struct offsets and signatures that a provider rests on are facts
+//! about some CPython; only a frame of *this* process shows that they hold here.
+//! So a few lines of Python are run under an eval-frame function of our own, and
+//! the provider is asked about their frames: before `canary` starts, while it
+//! runs, and when a generator is suspended and finished.
+
+use std::cell::{Cell, RefCell};
+use std::ffi::{CStr, c_char, c_int, c_void};
+use std::ptr::{NonNull, null, null_mut};
+use std::sync::atomic::{AtomicPtr, Ordering};
+
+use pyo3_ffi as ffi;
+use pyo3_ffi::PyObject;
+
+use crate::error::{Error, Mismatch};
+use crate::object::Object;
+use crate::official::Official;
+use crate::read::{Fault, Functions, kind};
+use crate::runtime::{Symbols, attribute, sys_attribute, text};
+
+const SOURCE: &CStr =
+    match CStr::from_bytes_with_nul(concat!(include_str!("canary.py"), "\0").as_bytes()) {
+        Ok(source) => source,
+        Err(_) => c"",
+    };
+
+/// The names of the canary's slots, by index.
+const NAMES: [&str; 4] = ["plain", "boxed", "late", "free"];
+
+type EvalFrame = unsafe extern "C" fn(*mut c_void, *mut c_void, c_int) -> *mut PyObject;
+type CurrentInterpreter = unsafe extern "C" fn() -> *mut c_void;
+type GetEvalFrame = unsafe extern "C" fn(*mut c_void) -> EvalFrame;
+type SetEvalFrame = unsafe extern "C" fn(*mut c_void, EvalFrame);
+type Tracing = unsafe extern "C" fn(*mut c_void);
+type CompileString = unsafe extern "C" fn(*const c_char, *const c_char, c_int) -> *mut PyObject;
+type IsSpecializationEnabled = unsafe extern "C" fn(*mut c_void) -> c_int;
+type AllowSpecialization = unsafe extern "C" fn(*mut c_void, c_int);
+
+/// A moment at which a canary frame is looked at.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Moment {
+    /// `canary` has not started.
+    Entry,
+    /// `canary` is calling `probe`.
+    Started,
+    /// The generator is suspended at its `yield`.
+    Suspended,
+    /// The generator has finished, and is held.
+    Finished,
+}
+
+/// What is to be proved.
+#[derive(Clone, Copy)]
+pub enum Subject<'a> {
+    /// The functions of a layout.
+    Layout(&'static Functions),
+    /// The official functions.
+    Official(&'a Official),
+}
+
+impl Subject<'_> {
+    fn code(&self, frame: usize) -> Option<NonNull<PyObject>> {
+        match self {
+            // SAFETY: `frame` is what the interpreter has handed to `hook`, and
+            // the thread is attached.
+            Self::Layout(functions) => unsafe { (functions.code)(frame) }.ok(),
+            // SAFETY: as above.
+            Self::Official(official) => unsafe { official.code(frame) }.ok(),
+        }
+    }
+}
+
+/// Why the canary came to no good.
+#[derive(Debug)]
+pub enum Failure {
+    /// The provider is wrong about this interpreter.
+    Mismatch(Mismatch),
+    /// Nothing was learnt: try again.
+    Interrupted(Error),
+}
+
+/// Runs the canary and asks `subject` about its frames. The calling thread is
+/// attached, no exception is set, and none is set afterwards.
+pub fn prove(subject: Subject<'_>, symbols: &Symbols) -> Result<(), Failure> {
+    let evaluation = Evaluation::find(symbols).map_err(|name| {
+        Failure::Mismatch(Mismatch {
+            field: "exported symbol".to_owned(),
+            expected: name.to_string_lossy().into_owned(),
+            found: "nothing".to_owned(),
+        })
+    })?;
+    let canary = Canary::new(subject).ok_or_else(interrupted)?;
+    let installed = evaluation.install(&canary);
+    let ran = canary.run(&evaluation);
+    drop(installed);
+    if ran.is_none() {
+        return Err(interrupted());
+    }
+    match canary.mismatch.take() {
+        Some(mismatch) => Err(Failure::Mismatch(mismatch)),
+        None => canary.saw_everything().map_err(Failure::Mismatch),
+    }
+}
+
+/// The exception that is set, as a failure.
+#[allow(
+    deprecated,
+    reason = "its replacement, PyErr_GetRaisedException, is missing from 3.11"
+)]
+fn interrupted() -> Failure {
+    // SAFETY: a static that the interpreter has set long ago.
+    let keyboard_interrupt = unsafe { ffi::PyExc_KeyboardInterrupt };
+    // SAFETY: the thread is attached; the exception type is never freed.
+    if unsafe { ffi::PyErr_ExceptionMatches(keyboard_interrupt) } != 0 {
+        // The user's Ctrl-C shall not end here: it is raised again soon.
+        // SAFETY: may be called at any time.
+        unsafe { ffi::PyErr_SetInterrupt() };
+    }
+    let [mut ty, mut value, mut traceback] = [null_mut(); 3];
+    // SAFETY: the thread is attached, and the three can be written to.
+    unsafe { ffi::PyErr_Fetch(&raw mut ty, &raw mut value, &raw mut traceback) };
+    // SAFETY: each of the three references is ours, or NULL.
+    let [ty, value, _] = [ty, value, traceback].map(|o| unsafe { Object::from_owned_ptr(o) });
+    let name = ty.and_then(|ty| attribute(&ty, c"__name__"));
+    let name = name.and_then(|name| text(&name));
+    let message = value.and_then(|value| text(&value));
+    let exception = [name, message].into_iter().flatten().collect::<Vec<_>>();
+    let exception = exception.join(": ").into();
+    Failure::Interrupted(Error::Interrupted { exception })
+}
+
+/// The functions of PEP 523 and its surroundings. All supported versions export
+/// them; the library must load, and refuse, where one is missing.
+struct Evaluation {
+    interpreter: CurrentInterpreter,
+    get: GetEvalFrame,
+    set: SetEvalFrame,
+    default: EvalFrame,
+    compile: CompileString,
+    enter_tracing: Tracing,
+    leave_tracing: Tracing,
+    /// Since 3.15: setting a hook forgets this property of the previous one.
+    specialization: Option<(IsSpecializationEnabled, AllowSpecialization)>,
+}
+
+impl Evaluation {
+    fn find(symbols: &Symbols) -> Result<Self, &'static CStr> {
+        macro_rules! function {
+            ($name:literal, $signature:ty) => {{
+                let address = symbols.find($name).ok_or($name)?;
+                // SAFETY: this name has had the signature of the field that it is
+                // stored in since 3.11 (specialization: since 3.15).
+                unsafe { std::mem::transmute::<*mut c_void, $signature>(address.as_ptr()) }
+            }};
+        }
+        let specialization = || {
+            Ok::<_, &'static CStr>((
+                function!(
+                    c"_PyInterpreterState_IsSpecializationEnabled",
+                    IsSpecializationEnabled
+                ),
+                function!(
+                    c"_PyInterpreterState_SetEvalFrameAllowSpecialization",
+                    AllowSpecialization
+                ),
+            ))
+        };
+        Ok(Self {
+            interpreter: function!(c"PyInterpreterState_Get", CurrentInterpreter),
+            get: function!(c"_PyInterpreterState_GetEvalFrameFunc", GetEvalFrame),
+            set: function!(c"_PyInterpreterState_SetEvalFrameFunc", SetEvalFrame),
+            default: function!(c"_PyEval_EvalFrameDefault", EvalFrame),
+            compile: function!(c"Py_CompileString", CompileString),
+            enter_tracing: function!(c"PyThreadState_EnterTracing", Tracing),
+            leave_tracing: function!(c"PyThreadState_LeaveTracing", Tracing),
+            specialization: specialization().ok(),
+        })
+    }
+
+    /// Puts our eval-frame function in, until the answer is dropped.
+    fn install<'a>(&'a self, canary: &'a Canary<'a>) -> Installed<'a> {
+        // SAFETY: the thread is attached.
+        let thread: *mut c_void = unsafe { ffi::PyThreadState_Get() }.cast();
+        // SAFETY: as above.
+        let interpreter = unsafe { (self.interpreter)() };
+        // SAFETY: this is the calling thread's interpreter.
+        let previous = unsafe { (self.get)(interpreter) };
+        if previous as usize != hook as *const () as usize {
+            PREVIOUS.store(previous as *mut c_void, Ordering::Release);
+        }
+        let allowed = self.specialization.map(|(is_enabled, _)| {
+            // SAFETY: as above.
+            unsafe { is_enabled(interpreter) }
+        });
+        CANARY.set(std::ptr::from_ref(canary).cast());
+        DEFAULT.store(self.default as *mut c_void, Ordering::Release);
+        // Trace and profile functions are not to see the canary: they might fail
+        // on it, and a debugger's user did not ask for it.
+        // SAFETY: this is the calling thread's state.
+        unsafe { (self.enter_tracing)(thread) };
+        // SAFETY: `hook` has the signature of an eval-frame function.
+        unsafe { (self.set)(interpreter, hook) };
+        Installed {
+            evaluation: self,
+            thread,
+            interpreter,
+            previous,
+            allowed,
+        }
+    }
+}
+
+struct Installed<'a> {
+    evaluation: &'a Evaluation,
+    thread: *mut c_void,
+    interpreter: *mut c_void,
+    previous: EvalFrame,
+    allowed: Option<c_int>,
+}
+
+impl Drop for Installed<'_> {
+    fn drop(&mut self) {
+        CANARY.set(null());
+        // SAFETY: this is the calling thread's interpreter, as on installation.
+        let current = unsafe { (self.evaluation.get)(self.interpreter) };
+        // If another thread has put in its own in between, that one goes on
+        // calling ours, which passes everything on.
+        if current as usize == hook as *const () as usize {
+            // SAFETY: as above; `previous` was in place before.
+            unsafe { (self.evaluation.set)(self.interpreter, self.previous) };
+            let is_default = self.previous as usize == self.evaluation.default as usize;
+            if let (Some((_, allow)), Some(allowed), false) =
+                (self.evaluation.specialization, self.allowed, is_default)
+            {
+                // SAFETY: as above.
+                unsafe { allow(self.interpreter, allowed) };
+            }
+        }
+        // SAFETY: this is the calling thread's state, as on installation.
+        unsafe { (self.evaluation.leave_tracing)(self.thread) };
+    }
+}
+
+thread_local! {
+    /// The canary that this thread is running.
+    static CANARY: Cell<*const c_void> = const { Cell::new(null()) };
+}
+
+/// The eval-frame functions that `hook` passes frames on to. They outlive the
+/// canary, since another library may have taken `hook` for the previous one.
+static PREVIOUS: AtomicPtr<c_void> = AtomicPtr::new(null_mut());
+static DEFAULT: AtomicPtr<c_void> = AtomicPtr::new(null_mut());
+
+unsafe extern "C" fn hook(
+    thread: *mut c_void,
+    frame: *mut c_void,
+    throwflag: c_int,
+) -> *mut PyObject {
+    let canary = CANARY.try_with(Cell::get).unwrap_or(null());
+    // SAFETY: `install` has set this thread's canary, and keeps it alive until it
+    // takes it away again.
+    let canary = unsafe { canary.cast::<Canary<'_>>().as_ref() };
+    let next = match canary {
+        Some(canary) if canary.look_at(frame as usize) => &DEFAULT,
+        _ => &PREVIOUS,
+    };
+    let next = next.load(Ordering::Acquire);
+    // SAFETY: `install` stored an eval-frame function in both.
+    let next = unsafe { std::mem::transmute::<*mut c_void, EvalFrame>(next) };
+    // SAFETY: the arguments are passed on as they came.
+    unsafe { next(thread, frame, throwflag) }
+}
+
+struct Canary<'a> {
+    subject: Subject<'a>,
+    plain: Object,
+    boxed: Object,
+    free: Object,
+    /// The code objects that are ours. Their frames are kept from hooks of others,
+    /// which might turn to us.
+    own: RefCell<Vec<Object>>,
+    canary_code: Cell<usize>,
+    probe_code: Cell<usize>,
+    generator_code: Cell<usize>,
+    canary_frame: Cell<usize>,
+    generator_frame: Cell<usize>,
+    seen: RefCell<Vec<Moment>>,
+    mismatch: RefCell<Option<Mismatch>>,
+}
+
+impl<'a> Canary<'a> {
+    fn new(subject: Subject<'a>) -> Option<Self> {
+        let ty: *mut PyObject = (&raw mut ffi::PyBaseObject_Type).cast();
+        let object = || {
+            // SAFETY: the static type object of `object`, called without arguments.
+            let object = unsafe { ffi::PyObject_CallObject(ty, null_mut()) };
+            // SAFETY: PyObject_CallObject gives a reference away.
+            unsafe { Object::from_owned_ptr(object) }
+        };
+        Some(Self {
+            subject,
+            plain: object()?,
+            boxed: object()?,
+            free: object()?,
+            own: RefCell::default(),
+            canary_code: Cell::default(),
+            probe_code: Cell::default(),
+            generator_code: Cell::default(),
+            canary_frame: Cell::default(),
+            generator_frame: Cell::default(),
+            seen: RefCell::default(),
+            mismatch: RefCell::default(),
+        })
+    }
+
+    /// `None` if an exception is set.
+    fn run(&self, evaluation: &Evaluation) -> Option<()> {
+        // SAFETY: both texts are C strings.
+        let module = unsafe {
+            (evaluation.compile)(
+                SOURCE.as_ptr(),
+                c"<localsplus canary>".as_ptr(),
+                ffi::Py_file_input,
+            )
+        };
+        // SAFETY: Py_CompileString gives a reference away.
+        let module = unsafe { Object::from_owned_ptr(module) }?;
+        self.own.borrow_mut().push(module.clone());
+        // SAFETY: the thread is attached.
+        let globals = unsafe { ffi::PyDict_New() };
+        // SAFETY: PyDict_New gives a reference away.
+        let globals = unsafe { Object::from_owned_ptr(globals) }?;
+        // SAFETY: a code object and a dict, all alive.
+        let none =
+            unsafe { ffi::PyEval_EvalCode(module.as_ptr(), globals.as_ptr(), globals.as_ptr()) };
+        // SAFETY: PyEval_EvalCode gives a reference away.
+        unsafe { Object::from_owned_ptr(none) }?;
+        let global = |name: &CStr| {
+            // SAFETY: a dict and a C string; the answer is borrowed or NULL.
+            let value = unsafe { ffi::PyDict_GetItemString(globals.as_ptr(), name.as_ptr()) };
+            // SAFETY: `globals` keeps it alive while we take a reference.
+            unsafe { Object::from_borrowed_ptr(value) }
+        };
+        let own = |function: &Object| {
+            let code = attribute(function, c"__code__")?;
+            let address = code.as_ptr() as usize;
+            self.own.borrow_mut().push(code);
+            Some(address)
+        };
+
+        let enclosing = global(c"enclosing")?;
+        own(&enclosing)?;
+        let canary = call(&enclosing, &[&self.free])?;
+        self.probe_code.set(own(&global(c"probe")?)?);
+        self.canary_code.set(own(&canary)?);
+        call(&canary, &[&self.plain, &self.boxed])?;
+
+        let generator = global(c"generator")?;
+        self.generator_code.set(own(&generator)?);
+        let generator = call(&generator, &[&self.plain])?;
+        // SAFETY: `generator` is an iterator.
+        let none = unsafe { ffi::PyIter_Next(generator.as_ptr()) };
+        // SAFETY: PyIter_Next gives a reference away.
+        unsafe { Object::from_owned_ptr(none) }?;
+        // The last frame of that code was the one inside the generator.
+        self.check(Moment::Suspended, self.generator_frame.get());
+        // SAFETY: as above; this is its end.
+        let end = unsafe { ffi::PyIter_Next(generator.as_ptr()) };
+        // SAFETY: the thread is attached; the answer is borrowed.
+        if !end.is_null() || !unsafe { ffi::PyErr_Occurred() }.is_null() {
+            return None;
+        }
+        self.check(Moment::Finished, self.generator_frame.get());
+        Some(())
+    }
+
+    /// Whether `frame` is one of ours.
+    fn look_at(&self, frame: usize) -> bool {
+        let Some(code) = self.subject.code(frame) else {
+            return false;
+        };
+        let code = code.as_ptr();
+        if !self.own.borrow().iter().any(|own| own.as_ptr() == code) {
+            return false;
+        }
+        let code = code as usize;
+        if code == self.canary_code.get() {
+            self.canary_frame.set(frame);
+            self.check(Moment::Entry, frame);
+        } else if code == self.probe_code.get() {
+            self.check(Moment::Started, self.canary_frame.get());
+        } else if code == self.generator_code.get() {
+            self.generator_frame.set(frame);
+        }
+        true
+    }
+
+    fn check(&self, moment: Moment, frame: usize) {
+        if frame == 0 || self.mismatch.borrow().is_some() {
+            return;
+        }
+        self.seen.borrow_mut().push(moment);
+        if let Err(mismatch) = self.compare(moment, frame) {
+            *self.mismatch.borrow_mut() = Some(mismatch);
+        }
+    }
+
+    fn saw_everything(&self) -> Result<(), Mismatch> {
+        use Moment::{Entry, Finished, Started, Suspended};
+        let expected = [Entry, Started, Suspended, Finished];
+        let seen = self.seen.borrow();
+        if *seen == expected {
+            return Ok(());
+        }
+        mismatch(
+            "canary frames",
+            format!("{expected:?}"),
+            format!("{seen:?}"),
+        )
+    }
+
+    fn compare(&self, moment: Moment, frame: usize) -> Result<(), Mismatch> {
+        let [plain, boxed, free] = [&self.plain, &self.boxed, &self.free].map(Some);
+        // `late` is a function by then, whose identity nobody knows.
+        let known: &[(usize, Option<&Object>)] = match moment {
+            // The slot without a value comes first: a function with another
+            // signature shows itself there without handing out a reference.
+            Moment::Entry => &[(2, None), (0, plain), (1, boxed), (3, free)],
+            Moment::Started => &[(0, plain), (1, boxed), (3, free)],
+            Moment::Suspended => &[(0, plain)],
+            Moment::Finished => &[(0, None)],
+        };
+        let asked = Asked {
+            subject: self.subject,
+            moment,
+            frame,
+        };
+        let is_canary = matches!(moment, Moment::Entry | Moment::Started);
+        if is_canary {
+            asked.shape()?;
+        }
+        for &(index, expected) in known {
+            asked.value(index, expected)?;
+        }
+        let count = if is_canary { NAMES.len() } else { 1 };
+        asked.no_value_at(count as isize)?;
+        asked.no_value_at(-1)
+    }
+}
+
+/// `function(*arguments)`.
+fn call(function: &Object, arguments: &[&Object]) -> Option<Object> {
+    // SAFETY: the thread is attached.
+    let tuple = unsafe { ffi::PyTuple_New(arguments.len() as isize) };
+    // SAFETY: PyTuple_New gives a reference away.
+    let tuple = unsafe { Object::from_owned_ptr(tuple) }?;
+    for (position, &argument) in arguments.iter().enumerate() {
+        let argument = argument.clone().into_ptr();
+        // SAFETY: a new tuple of that length; it takes the reference over.
+        unsafe { ffi::PyTuple_SetItem(tuple.as_ptr(), position as isize, argument) };
+    }
+    // SAFETY: a callable and a tuple, both alive.
+    let result = unsafe { ffi::PyObject_CallObject(function.as_ptr(), tuple.as_ptr()) };
+    // SAFETY: PyObject_CallObject gives a reference away.
+    unsafe { Object::from_owned_ptr(result) }
+}
+
+fn mismatch<T>(
+    field: impl Into<String>,
+    expected: impl Into<String>,
+    found: impl Into<String>,
+) -> Result<T, Mismatch> {
+    Err(Mismatch {
+        field: field.into(),
+        expected: expected.into(),
+        found: found.into(),
+    })
+}
+
+/// A canary frame at some moment, and who is asked about it.
+struct Asked<'a> {
+    subject: Subject<'a>,
+    moment: Moment,
+    frame: usize,
+}
+
+impl Asked<'_> {
+    fn field(&self, index: isize) -> String {
+        let slot = match usize::try_from(index).ok().and_then(|i| NAMES.get(i)) {
+            Some(name) => format!("slot {index} ({name})"),
+            None => format!("slot {index}"),
+        };
+        format!("canary frame ({:?}), {slot}", self.moment)
+    }
+
+    /// Names, and what the layout says besides.
+    fn shape(&self) -> Result<(), Mismatch> {
+        let names = match self.subject {
+            Subject::Layout(functions) => {
+                // SAFETY: the frame is alive, and this thread is running it.
+                let count = unsafe { (functions.count)(self.frame) };
+                if count != Ok(NAMES.len()) {
+                    return mismatch("co_nlocalsplus", "4", format!("{count:?}"));
+                }
+                let plain = kind::ARG | kind::LOCAL;
+                let kinds = [plain, plain | kind::CELL, kind::LOCAL, kind::FREE];
+                for (index, expected) in kinds.into_iter().enumerate() {
+                    // SAFETY: as above.
+                    let kind = unsafe { (functions.kind)(self.frame, index as isize) };
+                    if kind != Ok(expected) {
+                        let field = format!("{}, kind", self.field(index as isize));
+                        return mismatch(field, format!("{expected:#x}"), format!("{kind:x?}"));
+                    }
+                }
+                // SAFETY: as above.
+                let names = unsafe { (functions.names)(self.frame) };
+                // SAFETY: `names` gives a reference away.
+                names
+                    .ok()
+                    .and_then(|names| unsafe { Object::from_owned_ptr(names.as_ptr()) })
+            }
+            Subject::Official(official) => {
+                // SAFETY: as above.
+                let code = unsafe { official.code(self.frame) }.ok();
+                // SAFETY: the frame keeps its code object alive.
+                code.and_then(|code| unsafe { official.names_of(code) })
+            }
+        };
+        let found = names.map(|names| tuple_of_text(&names));
+        if found.as_deref() == Some(&NAMES.map(|name| Some(name.to_owned()))) {
+            return Ok(());
+        }
+        mismatch("names", format!("{NAMES:?}"), format!("{found:?}"))
+    }
+
+    /// Slot `index` has the value `expected`, as a new reference.
+    fn value(&self, index: usize, expected: Option<&Object>) -> Result<(), Mismatch> {
+        let field = self.field(index as isize);
+        let before = expected.map(reference_count);
+        let (answer, found) = self.ask(index as isize);
+        let Some(expected) = expected else {
+            if answer == Answer::NoValue && found.is_null() {
+                return Ok(());
+            }
+            return mismatch(field, "no value and NULL", describe(answer, found));
+        };
+        if answer != Answer::Value || found != expected.as_ptr() {
+            // Whatever this is, it is not known to be a reference that we own.
+            let expected = describe(Answer::Value, expected.as_ptr());
+            return mismatch(field, expected, describe(answer, found));
+        }
+        let gained = reference_count(expected) - before.unwrap_or_default();
+        if gained != 1 {
+            let found = format!("{gained} references");
+            return mismatch(field, "1 new reference", found);
+        }
+        // SAFETY: it is a new reference, as just counted.
+        unsafe { ffi::Py_DecRef(found) };
+        Ok(())
+    }
+
+    /// `index` is out of range.
+    fn no_value_at(&self, index: isize) -> Result<(), Mismatch> {
+        let (answer, found) = self.ask(index);
+        if answer == Answer::IndexError && found.is_null() {
+            return Ok(());
+        }
+        mismatch(
+            self.field(index),
+            "IndexError and NULL",
+            describe(answer, found),
+        )
+    }
+
+    fn ask(&self, index: isize) -> (Answer, *mut PyObject) {
+        // Never an object: whoever leaves it as it is has not been told where
+        // `result` is.
+        let mut result = std::ptr::without_provenance_mut(SENTINEL);
+        let answer = match self.subject {
+            Subject::Layout(functions) => {
+                result = null_mut();
+                // SAFETY: the canary's frame is alive, and this thread is running
+                // it or holds its generator.
+                match unsafe { (functions.get)(self.frame, index, 0, &raw mut result) } {
+                    Ok(true) => Answer::Value,
+                    Ok(false) => Answer::NoValue,
+                    Err(Fault::Index) => Answer::IndexError,
+                    Err(_) => Answer::Other(-1),
+                }
+            }
+            Subject::Official(official) => {
+                // SAFETY: as above. An earlier draft of this function has two
+                // parameters; it ignores the third, which is in a register.
+                let answer = unsafe { (official.get_local)(self.frame, index, &raw mut result) };
+                // SAFETY: a static that the interpreter has set long ago.
+                let index_error = unsafe { ffi::PyExc_IndexError };
+                // SAFETY: the thread is attached; the exception type is never freed.
+                let index_error = unsafe { ffi::PyErr_ExceptionMatches(index_error) };
+                // SAFETY: the thread is attached.
+                unsafe { ffi::PyErr_Clear() };
+                match answer {
+                    1 => Answer::Value,
+                    0 => Answer::NoValue,
+                    -1 if index_error != 0 => Answer::IndexError,
+                    other => Answer::Other(other),
+                }
+            }
+        };
+        (answer, result)
+    }
+}
+
+const SENTINEL: usize = 0x5e47_1e1c;
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Answer {
+    Value,
+    NoValue,
+    IndexError,
+    Other(c_int),
+}
+
+fn describe(answer: Answer, result: *mut PyObject) -> String {
+    let result = match result as usize {
+        SENTINEL => "result not written".to_owned(),
+        0 => "NULL".to_owned(),
+        address => format!("{address:#x}"),
+    };
+    format!("{answer:?}, {result}")
+}
+
+/// `sys.getrefcount(object)`: right on every build.
+fn reference_count(object: &Object) -> isize {
+    let count = sys_attribute(c"getrefcount").and_then(|getrefcount| call(&getrefcount, &[object]));
+    // SAFETY: `count` is alive; anything but an `int` is an error.
+    count.map_or(0, |count| unsafe { ffi::PyLong_AsSsize_t(count.as_ptr()) })
+}
+
+/// The elements of a tuple of `str`.
+fn tuple_of_text(tuple: &Object) -> Vec<Option<String>> {
+    // SAFETY: `tuple` is alive; anything but a tuple is an error.
+    let size = unsafe { ffi::PyTuple_Size(tuple.as_ptr()) };
+    let element = |position| {
+        // SAFETY: `position` is below the tuple's size; the answer is borrowed.
+        let element = unsafe { ffi::PyTuple_GetItem(tuple.as_ptr(), position) };
+        // SAFETY: `tuple` keeps it alive while we take a reference.
+        text(&unsafe { Object::from_borrowed_ptr(element) }?)
+    };
+    (0..size).map(element).collect()
+}

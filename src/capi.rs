@@ -1,0 +1,222 @@
+//! The C API of `localsplus.h`, where it is documented. Errors become Python
+//! exceptions here, and panics stop here.
+
+use std::ffi::{CString, c_char, c_int, c_uint};
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::ptr::{null, null_mut};
+
+use pyo3_ffi as ffi;
+use pyo3_ffi::{Py_ssize_t, PyObject};
+
+use crate::error::Error;
+use crate::read::flags;
+use crate::reader::{Question, Reader, reader};
+
+/// `LOCALSPLUS_ABI_VERSION`.
+const ABI_VERSION: c_int = 1;
+
+/// A frame address that is not NULL, and who reads it.
+struct Frame {
+    address: usize,
+    reader: &'static Reader,
+}
+
+impl Frame {
+    #[inline(always)]
+    fn new(pointer: *mut u8) -> Result<Self, Error> {
+        if pointer.is_null() {
+            return Err(Error::Null { argument: "frame" });
+        }
+        Ok(Self {
+            address: pointer as usize,
+            reader: reader()?,
+        })
+    }
+}
+
+/// Answers what `ask` does, or sets the exception for its error and answers
+/// `failed`.
+#[inline(always)]
+fn answer<T>(failed: T, ask: impl FnOnce() -> Result<T, Error>) -> T {
+    // Nothing that a panic could leave half done is reachable from here.
+    match catch_unwind(AssertUnwindSafe(ask)) {
+        Ok(Ok(answer)) => answer,
+        Ok(Err(error)) => {
+            raise(&error);
+            failed
+        }
+        Err(_) => {
+            raise_panic();
+            failed
+        }
+    }
+}
+
+#[cold]
+fn raise(error: &Error) {
+    let exception = match error {
+        // SAFETY: the interpreter's static exceptions, each set before any code
+        // of ours can run.
+        Error::IndexOutOfRange { .. } => unsafe { ffi::PyExc_IndexError },
+        Error::Null { .. }
+        | Error::Capacity { .. }
+        | Error::UnknownFlags { .. }
+        | Error::ShimFrame
+        // SAFETY: as above.
+        | Error::NotPythonCode => unsafe { ffi::PyExc_ValueError },
+        // SAFETY: as above.
+        _ => unsafe { ffi::PyExc_RuntimeError },
+    };
+    let message = CString::new(error.to_string()).unwrap_or_default();
+    // SAFETY: the thread is attached; the text is copied.
+    unsafe { ffi::PyErr_SetString(exception, message.as_ptr()) };
+}
+
+#[cold]
+fn raise_panic() {
+    // SAFETY: a static that the interpreter has set long ago.
+    let exception = unsafe { ffi::PyExc_SystemError };
+    let message = c"localsplus: internal error, please report it";
+    // SAFETY: the thread is attached; the text is copied.
+    unsafe { ffi::PyErr_SetString(exception, message.as_ptr()) };
+}
+
+/// # Safety
+/// None: this touches no interpreter.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn localsplus_abi_version() -> c_int {
+    ABI_VERSION
+}
+
+/// # Safety
+/// The calling thread is attached.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn localsplus_init() -> c_int {
+    answer(-1, || reader().map(|_| 0))
+}
+
+/// # Safety
+/// The calling thread is attached.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn localsplus_provider() -> *const c_char {
+    // A refusal is no exception here.
+    let name = || reader().map_or(null(), |reader| reader.name().as_ptr());
+    catch_unwind(name).unwrap_or(null())
+}
+
+/// # Safety
+/// As `localsplus.h` says: `frame` is NULL or a frame that may be read, `result`
+/// NULL or writable, and the calling thread attached.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn localsplus_get_local(
+    frame: *mut u8,
+    index: Py_ssize_t,
+    result: *mut *mut PyObject,
+) -> c_int {
+    // SAFETY: passed on to the caller.
+    unsafe { localsplus_get_slot(frame, index, 0, result) }
+}
+
+/// # Safety
+/// As [`localsplus_get_local`].
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn localsplus_get_slot(
+    frame: *mut u8,
+    index: Py_ssize_t,
+    flags: c_uint,
+    result: *mut *mut PyObject,
+) -> c_int {
+    answer(-1, || {
+        if result.is_null() {
+            return Err(Error::Null { argument: "result" });
+        }
+        // SAFETY: not NULL, and writable by the caller's promise.
+        unsafe { result.write(null_mut()) };
+        if flags & !flags::ALL != 0 {
+            return Err(Error::UnknownFlags { flags });
+        }
+        let Frame { address, reader } = Frame::new(frame)?;
+        // SAFETY: frame, result and thread are as the caller promises.
+        match unsafe { (reader.functions.get)(address, index, flags, result) } {
+            Ok(value) => Ok(value.into()),
+            // SAFETY: as above.
+            Err(fault) => Err(unsafe { reader.error(fault, address, Question::Slot(index)) }),
+        }
+    })
+}
+
+/// # Safety
+/// As [`localsplus_get_local`], with room for `capacity` elements in `result`.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn localsplus_get_locals(
+    frame: *mut u8,
+    result: *mut *mut PyObject,
+    capacity: Py_ssize_t,
+) -> Py_ssize_t {
+    answer(-1, || {
+        if result.is_null() {
+            return Err(Error::Null { argument: "result" });
+        }
+        let Frame { address, reader } = Frame::new(frame)?;
+        // A negative capacity has room for nothing, not even for no slots.
+        let room = usize::try_from(capacity).map_err(|_| Error::Capacity {
+            capacity,
+            // SAFETY: frame and thread are as the caller promises.
+            count: unsafe { (reader.functions.count)(address) }.unwrap_or_default(),
+        })?;
+        // SAFETY: as above; `result` has that much room.
+        match unsafe { (reader.functions.get_all)(address, result, room) } {
+            Ok(count) => Ok(count as Py_ssize_t),
+            Err(fault) => {
+                let question = Question::Slots { capacity };
+                // SAFETY: as above.
+                Err(unsafe { reader.error(fault, address, question) })
+            }
+        }
+    })
+}
+
+/// # Safety
+/// As [`localsplus_get_local`].
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn localsplus_count(frame: *mut u8) -> Py_ssize_t {
+    answer(-1, || {
+        let Frame { address, reader } = Frame::new(frame)?;
+        // SAFETY: frame and thread are as the caller promises.
+        match unsafe { (reader.functions.count)(address) } {
+            Ok(count) => Ok(count as Py_ssize_t),
+            // SAFETY: as above.
+            Err(fault) => Err(unsafe { reader.error(fault, address, Question::Count) }),
+        }
+    })
+}
+
+/// # Safety
+/// As [`localsplus_get_local`].
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn localsplus_names(frame: *mut u8) -> *mut PyObject {
+    answer(null_mut(), || {
+        let Frame { address, reader } = Frame::new(frame)?;
+        // SAFETY: frame and thread are as the caller promises.
+        match unsafe { (reader.functions.names)(address) } {
+            Ok(names) => Ok(names.as_ptr()),
+            // SAFETY: as above.
+            Err(fault) => Err(unsafe { reader.error(fault, address, Question::Names) }),
+        }
+    })
+}
+
+/// # Safety
+/// As [`localsplus_get_local`].
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn localsplus_kind(frame: *mut u8, index: Py_ssize_t) -> c_int {
+    answer(-1, || {
+        let Frame { address, reader } = Frame::new(frame)?;
+        // SAFETY: frame and thread are as the caller promises.
+        match unsafe { (reader.functions.kind)(address, index) } {
+            Ok(kind) => Ok(kind.into()),
+            // SAFETY: as above.
+            Err(fault) => Err(unsafe { reader.error(fault, address, Question::Kind(index)) }),
+        }
+    })
+}

@@ -1,0 +1,119 @@
+//! Everything that can go wrong.
+
+use std::fmt;
+
+/// Why a question was not answered.
+///
+/// The C API turns these into Python exceptions; the Rust API never touches
+/// Python's error indicator.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum Error {
+    /// A slot index outside `[0, count)`. (`IndexError` in C.)
+    #[error("slot index {index} is out of range [0, {count})")]
+    IndexOutOfRange {
+        /// The index asked for.
+        index: isize,
+        /// The number of slots of the frame.
+        count: usize,
+    },
+    /// A pointer that must not be NULL was. (`ValueError` in C.)
+    #[error("argument '{argument}' must not be NULL")]
+    Null {
+        /// The argument's name in `localsplus.h`.
+        argument: &'static str,
+    },
+    /// The buffer is shorter than the frame has slots. (`ValueError` in C.)
+    #[error("argument 'capacity' is {capacity}, but the frame has {count} slots")]
+    Capacity {
+        /// The capacity given.
+        capacity: isize,
+        /// The capacity needed.
+        count: usize,
+    },
+    /// Bits in `flags` that mean nothing. (`ValueError` in C.)
+    #[error(
+        "argument 'flags' is {flags:#x}, but only LOCALSPLUS_HIDDEN (1) and \
+         LOCALSPLUS_RAW_CELL (2) are known"
+    )]
+    UnknownFlags {
+        /// The flags given.
+        flags: u32,
+    },
+    /// The frame is a shim of the interpreter's: it runs no Python code.
+    /// (`ValueError` in C.)
+    #[error(
+        "argument 'frame' is a shim frame of the interpreter's, which runs no Python code: \
+         go on to its 'previous' frame"
+    )]
+    ShimFrame,
+    /// The frame's executable is not a code object. (`ValueError` in C.)
+    #[error("argument 'frame' has an executable that is not a code object")]
+    NotPythonCode,
+    /// This provider cannot answer this question, though it answers others.
+    /// (`RuntimeError` in C.)
+    #[error(
+        "provider \"{provider}\" cannot answer {question} on this interpreter: no layout of it is \
+         known, and the interpreter's own API does not tell"
+    )]
+    Unanswerable {
+        /// What was asked.
+        question: &'static str,
+        /// [`provider()`](crate::provider())'s name.
+        provider: Box<str>,
+    },
+    /// A call from code that runs *because* the provider is being chosen in the
+    /// same thread (an audit hook that sees the canary, say). (`RuntimeError` in
+    /// C.)
+    #[error(
+        "localsplus is choosing its provider in this thread right now: ask again when the first \
+         call has returned"
+    )]
+    Choosing,
+    /// Python raised an exception in the canary, so that nothing was decided:
+    /// the next call tries again. (`RuntimeError` in C.)
+    #[error("localsplus could not check this interpreter ({exception}); the next call tries again")]
+    Interrupted {
+        /// The exception, as text.
+        exception: Box<str>,
+    },
+    /// No provider for this interpreter, for good. (`RuntimeError` in C.)
+    #[error("localsplus does not read frames of {interpreter}: {reason}")]
+    Unsupported {
+        /// The running interpreter.
+        interpreter: Box<str>,
+        /// What is missing, and what to do.
+        reason: Box<str>,
+    },
+    /// `LOCALSPLUS_PROVIDER` is set to something that is not to be had.
+    /// (`RuntimeError` in C.)
+    #[error("LOCALSPLUS_PROVIDER={value}: {reason}")]
+    Forced {
+        /// The variable's value.
+        value: Box<str>,
+        /// What is missing, and what to do.
+        reason: Box<str>,
+    },
+}
+
+/// A check that found something else than it expected.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Mismatch {
+    /// The field or the check.
+    pub field: String,
+    /// The value expected.
+    pub expected: String,
+    /// The value found.
+    pub found: String,
+}
+
+impl fmt::Display for Mismatch {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self {
+            field,
+            expected,
+            found,
+        } = self;
+        write!(f, "{field}: expected {expected}, found {found}")
+    }
+}

@@ -1,0 +1,365 @@
+//! A borrowed frame, and everything one may ask of it.
+
+use std::ffi::CStr;
+use std::fmt;
+use std::marker::PhantomData;
+use std::ptr::{NonNull, null_mut};
+
+use pyo3_ffi::PyObject;
+
+use crate::error::Error;
+use crate::object::Object;
+use crate::read::{self, Fault};
+use crate::reader::{Question, Reader, reader};
+use crate::runtime::{PendingException, text};
+
+/// Chooses the provider now instead of at the first use. The outcome, a refusal
+/// too, is final for the process.
+///
+/// While the interpreter is checked, an eval-frame function of ours is installed
+/// for a moment, and a few lines of Python run.
+///
+/// # Safety
+/// The calling thread is attached to an interpreter (holds the GIL, or is
+/// attached in a free-threaded build).
+///
+/// # Errors
+/// [`Error::Unsupported`] and [`Error::Forced`] are final;
+/// [`Error::Interrupted`] and [`Error::Choosing`] are not.
+pub unsafe fn init() -> Result<(), Error> {
+    reader().map(drop)
+}
+
+/// What answers in this process: "official", "layout 3.14", "layout 3.13t", ...
+/// If an official symbol was present but failed its proof, the reason follows in
+/// parentheses.
+///
+/// # Safety
+/// As [`init`].
+///
+/// # Errors
+/// As [`init`].
+pub unsafe fn provider() -> Result<&'static CStr, Error> {
+    reader().map(Reader::name)
+}
+
+/// A CPython interpreter frame (`struct _PyInterpreterFrame *`).
+///
+/// A frame has *slots*, in CPython's order: local variables (parameters first),
+/// then cell variables that are not parameters, then free variables. An index is
+/// valid in `0..frame.count()?`.
+///
+/// `'a` is the life of whatever keeps the frame alive. A `Frame` stays in its
+/// thread; reading never runs Python code, allocates, modifies the frame or
+/// touches Python's error indicator.
+#[derive(Clone, Copy)]
+pub struct Frame<'a> {
+    pointer: NonNull<u8>,
+    reader: &'static Reader,
+    /// Neither `Send` nor `Sync`.
+    owner: PhantomData<(&'a (), *mut ())>,
+}
+
+impl<'a> Frame<'a> {
+    /// A frame from its address. `T` is whatever your bindings declare as
+    /// `struct _PyInterpreterFrame`: `pyo3_ffi::_PyInterpreterFrame` of any
+    /// version, an opaque type of your own, `c_void`.
+    ///
+    /// Chooses the provider if no call has done so before.
+    ///
+    /// # Safety
+    /// - The calling thread is attached to the frame's interpreter.
+    /// - `pointer` is NULL or an interpreter frame that lives as long as `'a`: one
+    ///   that this thread is evaluating, that of a suspended generator, coroutine
+    ///   or async generator that is held, or that of a frame object that is held.
+    /// - Nobody runs the frame in another thread during `'a`, and the interpreter
+    ///   is not just releasing its locals (as seen from a finaliser).
+    ///
+    /// # Errors
+    /// [`Error::Null`], [`Error::ShimFrame`] and [`Error::NotPythonCode`], and
+    /// those of [`init`].
+    #[inline]
+    pub unsafe fn from_ptr<T>(pointer: *mut T) -> Result<Self, Error> {
+        let reader = reader()?;
+        let pointer = NonNull::new(pointer.cast()).ok_or(Error::Null { argument: "frame" })?;
+        let frame = Self {
+            pointer,
+            reader,
+            owner: PhantomData,
+        };
+        // SAFETY: the caller promises a live frame and an attached thread.
+        let code = unsafe { (reader.functions.code)(frame.address()) };
+        code.map_err(|fault| frame.error(fault, Question::Code))?;
+        Ok(frame)
+    }
+
+    /// The frame's address.
+    pub fn as_ptr<T>(&self) -> *mut T {
+        self.pointer.as_ptr().cast()
+    }
+
+    fn address(&self) -> usize {
+        self.pointer.as_ptr() as usize
+    }
+
+    #[cold]
+    fn error(&self, fault: Fault, question: Question) -> Error {
+        // SAFETY: `from_ptr` was promised a live frame and an attached thread.
+        unsafe { self.reader.error(fault, self.address(), question) }
+    }
+
+    /// The code object that the frame runs.
+    ///
+    /// # Errors
+    /// [`Error::NotPythonCode`] if it has lost it since [`from_ptr`](Self::from_ptr).
+    pub fn code(&self) -> Result<Object, Error> {
+        // SAFETY: `from_ptr` was promised a live frame and an attached thread.
+        let code = unsafe { (self.reader.functions.code)(self.address()) };
+        let code = code.map_err(|fault| self.error(fault, Question::Code))?;
+        // SAFETY: the frame keeps its code object alive while we take a reference.
+        unsafe { Object::from_borrowed_ptr(code.as_ptr()) }.ok_or(Error::NotPythonCode)
+    }
+
+    /// The number of slots (`co_nlocalsplus`). Also answers for a finished
+    /// generator's frame.
+    ///
+    /// # Errors
+    /// [`Error::Unanswerable`] if the interpreter runs out of memory (official
+    /// provider without a layout only).
+    pub fn count(&self) -> Result<usize, Error> {
+        // SAFETY: `from_ptr` was promised a live frame and an attached thread.
+        let count = unsafe { (self.reader.functions.count)(self.address()) };
+        count.map_err(|fault| self.error(fault, Question::Count))
+    }
+
+    /// A tuple of `str`: the name of each slot, by index. Two slots may carry the
+    /// same name. Also answers for a finished generator's frame.
+    ///
+    /// # Errors
+    /// As [`count`](Self::count).
+    pub fn names(&self) -> Result<Object, Error> {
+        // SAFETY: `from_ptr` was promised a live frame and an attached thread.
+        let names = unsafe { (self.reader.functions.names)(self.address()) };
+        let names = names.map_err(|fault| self.error(fault, Question::Names))?;
+        // SAFETY: `names` gives a reference away.
+        unsafe { Object::from_owned_ptr(names.as_ptr()) }
+            .ok_or_else(|| self.error(Fault::Unanswerable, Question::Names))
+    }
+
+    /// What slot `index` is. Also answers for a finished generator's frame.
+    ///
+    /// # Errors
+    /// [`Error::IndexOutOfRange`]; [`Error::Unanswerable`] if the provider is
+    /// "official" and this version's layout is not known.
+    pub fn kind(&self, index: usize) -> Result<Kind, Error> {
+        let index = clamp(index);
+        // SAFETY: `from_ptr` was promised a live frame and an attached thread.
+        let kind = unsafe { (self.reader.functions.kind)(self.address(), index) };
+        kind.map(Kind)
+            .map_err(|fault| self.error(fault, Question::Kind(index)))
+    }
+
+    /// The value in slot `index`, or `None` if it has none: unbound, deleted,
+    /// hidden, an empty cell, a free variable of a class body, a finished frame.
+    ///
+    /// # Errors
+    /// [`Error::IndexOutOfRange`].
+    #[inline]
+    pub fn get_local(&self, index: usize) -> Result<Option<Object>, Error> {
+        self.get_slot(index, Flags::NONE)
+    }
+
+    /// Like [`get_local`](Self::get_local), changed by `flags`.
+    ///
+    /// # Errors
+    /// [`Error::IndexOutOfRange`]; [`Error::Unanswerable`] if flags are set, the
+    /// provider is "official" and this version's layout is not known.
+    #[inline]
+    pub fn get_slot(&self, index: usize, flags: Flags) -> Result<Option<Object>, Error> {
+        let index = clamp(index);
+        let mut value = null_mut();
+        let get = self.reader.functions.get;
+        // SAFETY: `from_ptr` was promised a live frame and an attached thread;
+        // `value` can be written to.
+        match unsafe { get(self.address(), index, flags.0, &raw mut value) } {
+            // SAFETY: `get` gives a reference away, or writes NULL.
+            Ok(_) => Ok(unsafe { Object::from_owned_ptr(value) }),
+            Err(fault) => Err(self.error(fault, Question::Slot(index))),
+        }
+    }
+
+    /// All slots' values at once: fills `values[..count]`, dropping what was
+    /// there, and answers the count.
+    ///
+    /// # Errors
+    /// [`Error::Capacity`] if `values` is shorter than the count; then nothing is
+    /// changed.
+    #[inline]
+    pub fn get_locals(&self, values: &mut [Option<Object>]) -> Result<usize, Error> {
+        let count = self.count()?;
+        let capacity = values.len();
+        if capacity < count {
+            let capacity = clamp(capacity);
+            return Err(Error::Capacity { capacity, count });
+        }
+        values[..count].fill_with(|| None);
+        // `Option<Object>` is a pointer, with NULL for `None`.
+        let result = values.as_mut_ptr().cast::<*mut PyObject>();
+        let get_all = self.reader.functions.get_all;
+        // SAFETY: as in `get_slot`; `capacity` elements can be written to.
+        unsafe { get_all(self.address(), result, capacity) }.map_err(|fault| {
+            let capacity = clamp(capacity);
+            self.error(fault, Question::Slots { capacity })
+        })
+    }
+
+    /// Every slot, in order. Empty if the number of slots is not to be had.
+    pub fn slots(&self) -> impl ExactSizeIterator<Item = Slot<'a>> + use<'a> {
+        let frame = *self;
+        (0..self.count().unwrap_or_default()).map(move |index| Slot { frame, index })
+    }
+}
+
+const _: () = assert!(size_of::<Option<Object>>() == size_of::<*mut PyObject>());
+
+/// An index beyond `isize` is out of range all the same.
+#[inline(always)]
+fn clamp(index: usize) -> isize {
+    isize::try_from(index).unwrap_or(isize::MAX)
+}
+
+/// The address: no Python code runs.
+impl fmt::Debug for Frame<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Frame({:p})", self.pointer)
+    }
+}
+
+/// One slot of a frame. It is read when asked, not before.
+#[derive(Debug, Clone, Copy)]
+pub struct Slot<'a> {
+    frame: Frame<'a>,
+    index: usize,
+}
+
+impl Slot<'_> {
+    /// The index, for [`Frame::get_local`].
+    pub fn index(&self) -> usize {
+        self.index
+    }
+
+    /// The variable's name. CPython makes up some: `.0` is the iterator that a
+    /// comprehension or generator expression is given.
+    ///
+    /// # Errors
+    /// As [`Frame::names`].
+    pub fn name(&self) -> Result<String, Error> {
+        let names = self.frame.names()?;
+        let _pending = PendingException::take();
+        // SAFETY: `names` is a tuple; the answer is borrowed or NULL.
+        let name = unsafe { pyo3_ffi::PyTuple_GetItem(names.as_ptr(), clamp(self.index)) };
+        // SAFETY: `names` keeps it alive while we take a reference.
+        unsafe { Object::from_borrowed_ptr(name) }
+            .and_then(|name| text(&name))
+            .ok_or_else(|| self.frame.error(Fault::Unanswerable, Question::Names))
+    }
+
+    /// What it is.
+    ///
+    /// # Errors
+    /// As [`Frame::kind`].
+    pub fn kind(&self) -> Result<Kind, Error> {
+        self.frame.kind(self.index)
+    }
+
+    /// Its value, as [`Frame::get_local`] answers it.
+    ///
+    /// # Errors
+    /// As [`Frame::get_local`].
+    pub fn value(&self) -> Result<Option<Object>, Error> {
+        self.frame.get_local(self.index)
+    }
+}
+
+/// What a slot is. It can be several things: a captured parameter is one, a
+/// local, and a cell variable.
+#[derive(Clone, Copy, PartialEq, Eq, Hash)]
+pub struct Kind(u8);
+
+impl Kind {
+    /// `LOCALSPLUS_KIND_*` bits.
+    pub fn bits(self) -> u8 {
+        self.0
+    }
+
+    /// One of the function's parameters.
+    pub fn is_argument(self) -> bool {
+        self.0 & read::kind::ARG != 0
+    }
+
+    /// Not answered by [`Frame::get_local`]: the iteration variable of a
+    /// comprehension that was inlined into a module or class body.
+    pub fn is_hidden(self) -> bool {
+        self.0 & read::kind::HIDDEN != 0
+    }
+
+    /// A local variable.
+    pub fn is_local(self) -> bool {
+        self.0 & read::kind::LOCAL != 0
+    }
+
+    /// A variable that inner functions capture.
+    pub fn is_cell(self) -> bool {
+        self.0 & read::kind::CELL != 0
+    }
+
+    /// A variable of an enclosing function.
+    pub fn is_free(self) -> bool {
+        self.0 & read::kind::FREE != 0
+    }
+}
+
+/// "ARG|LOCAL|CELL".
+impl fmt::Display for Kind {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let names = [
+            (self.is_argument(), "ARG"),
+            (self.is_local(), "LOCAL"),
+            (self.is_cell(), "CELL"),
+            (self.is_free(), "FREE"),
+            (self.is_hidden(), "HIDDEN"),
+        ];
+        let names = names
+            .into_iter()
+            .filter_map(|(is, name)| is.then_some(name));
+        f.pad(&names.collect::<Vec<_>>().join("|"))
+    }
+}
+
+impl fmt::Debug for Kind {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Kind({self})")
+    }
+}
+
+/// What [`Frame::get_slot`] answers besides.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Flags(u32);
+
+impl Flags {
+    /// Nothing besides: [`Frame::get_local`].
+    pub const NONE: Self = Self(0);
+    /// Also hidden slots.
+    pub const HIDDEN: Self = Self(read::flags::HIDDEN);
+    /// The cell object itself, also an empty one. A parameter that has not been
+    /// put into its cell yet is answered as it is.
+    pub const RAW_CELL: Self = Self(read::flags::RAW_CELL);
+}
+
+impl std::ops::BitOr for Flags {
+    type Output = Self;
+
+    fn bitor(self, other: Self) -> Self {
+        Self(self.0 | other.0)
+    }
+}

@@ -1,0 +1,267 @@
+//! What the supported interpreters' structs look like, as data, and the
+//! comparison of that data with what the running interpreter says of itself.
+//!
+//! A version file holds `#[repr(C)]` structs with CPython's own field names and
+//! turns them into a [`Row`] per build. A debug build (`Py_DEBUG`) has the
+//! layout of the release build in every version, hence no row of its own.
+
+pub mod cross_check;
+mod object;
+pub mod slot;
+pub mod v3_11;
+pub mod v3_12;
+pub mod v3_13;
+pub mod v3_14;
+pub mod v3_15;
+
+use std::fmt;
+
+use crate::read::Functions;
+use crate::runtime::Running;
+use slot::Slot;
+
+/// One interpreter build's layout, for code that is generic over it.
+pub trait Layout: 'static {
+    /// How `localsplus[i]`, the executable and the function are stored.
+    type Slot: Slot;
+    /// The offsets.
+    const ROW: Row;
+}
+
+/// The builds of one version that differ in layout.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Build {
+    /// The default build.
+    Gil,
+    /// `Py_GIL_DISABLED`.
+    FreeThreaded,
+    /// `Py_TRACE_REFS`, which changes the object header on 3.11 and 3.12.
+    TraceRefs,
+}
+
+/// One interpreter build's layout. All offsets are in bytes.
+#[derive(Debug, Clone, Copy)]
+pub struct Row {
+    /// The minor version, 11 for 3.11.
+    pub minor: u8,
+    /// Which build of it.
+    pub build: Build,
+    /// `PyObject` and the objects that only depend on its size.
+    pub object: ObjectLayout,
+    /// `PyTupleObject.ob_item`.
+    pub tuple_ob_item: usize,
+    /// `PyFunctionObject`.
+    pub function: FunctionLayout,
+    /// `_PyInterpreterFrame`.
+    pub frame: FrameLayout,
+    /// `PyCodeObject`.
+    pub code: CodeLayout,
+    /// `PyFrameObject`.
+    pub frame_object: FrameObjectLayout,
+    /// `PyGenObject`, and the coroutine objects that share its head.
+    pub generator: GeneratorLayout,
+    /// The opcodes of the prologue.
+    pub opcode: Opcodes,
+    /// Where `_PyRuntime` says the same; `None` before 3.13.
+    pub debug_offsets: Option<DebugOffsets>,
+}
+
+impl fmt::Display for Row {
+    /// As in the provider's name: `3.14`, `3.14t`, `3.11 trace-refs`.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let build = match self.build {
+            Build::Gil => "",
+            Build::FreeThreaded => "t",
+            Build::TraceRefs => " trace-refs",
+        };
+        write!(f, "3.{}{build}", self.minor)
+    }
+}
+
+/// Offsets that follow from the object header alone.
+#[derive(Debug, Clone, Copy)]
+pub struct ObjectLayout {
+    /// `sizeof(PyObject)`.
+    pub size: usize,
+    /// `PyObject.ob_type`.
+    pub ob_type: usize,
+    /// `PyVarObject.ob_size`.
+    pub ob_size: usize,
+    /// `PyBytesObject.ob_sval`.
+    pub bytes_ob_sval: usize,
+}
+
+/// Offsets in `PyFunctionObject`.
+#[derive(Debug, Clone, Copy)]
+pub struct FunctionLayout {
+    /// `sizeof(PyFunctionObject)`.
+    pub size: usize,
+    /// A tuple of cells, or NULL.
+    pub func_closure: usize,
+}
+
+/// How a frame says how much of `localsplus` is in use.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum StackTop {
+    /// `int stacktop`: an index into `localsplus`, -1 while executing.
+    Index,
+    /// `_PyStackRef *stackpointer`: NULL at times while executing.
+    Pointer,
+}
+
+/// Offsets in `_PyInterpreterFrame`, whatever the version calls the field.
+#[derive(Debug, Clone, Copy)]
+pub struct FrameLayout {
+    /// `sizeof(_PyInterpreterFrame)`.
+    pub size: usize,
+    /// `f_code` (3.11, 3.12) or `f_executable`.
+    pub executable: usize,
+    /// `previous`.
+    pub previous: usize,
+    /// `f_func` (3.11) or `f_funcobj`.
+    pub function: usize,
+    /// `prev_instr` (3.11, 3.12) or `instr_ptr`.
+    pub instruction: usize,
+    /// `stacktop` or `stackpointer`.
+    pub stack_top: usize,
+    /// Which of the two it is.
+    pub stack_top_kind: StackTop,
+    /// `tlbc_index`: which copy of the bytecode `instruction` points into.
+    pub tlbc_index: Option<usize>,
+    /// `owner`.
+    pub owner: usize,
+    /// `localsplus`.
+    pub localsplus: usize,
+}
+
+/// Offsets in `PyCodeObject`.
+#[derive(Debug, Clone, Copy)]
+pub struct CodeLayout {
+    /// `sizeof(PyCodeObject)`.
+    pub size: usize,
+    /// `co_flags`.
+    pub co_flags: usize,
+    /// `co_argcount`.
+    pub co_argcount: usize,
+    /// `co_kwonlyargcount`.
+    pub co_kwonlyargcount: usize,
+    /// `co_nlocalsplus`.
+    pub co_nlocalsplus: usize,
+    /// `co_nfreevars`.
+    pub co_nfreevars: usize,
+    /// `co_localsplusnames`.
+    pub co_localsplusnames: usize,
+    /// `co_localspluskinds`.
+    pub co_localspluskinds: usize,
+    /// `_co_firsttraceable`.
+    pub co_firsttraceable: usize,
+    /// `co_tlbc`: the threads' copies of the bytecode (free-threaded 3.14+).
+    pub co_tlbc: Option<usize>,
+    /// `co_code_adaptive`.
+    pub co_code_adaptive: usize,
+}
+
+/// Offsets in `PyFrameObject`.
+#[derive(Debug, Clone, Copy)]
+pub struct FrameObjectLayout {
+    /// `_f_frame_data`.
+    pub f_frame_data: usize,
+}
+
+/// Offsets in `PyGenObject`.
+#[derive(Debug, Clone, Copy)]
+pub struct GeneratorLayout {
+    /// `gi_iframe`.
+    pub gi_iframe: usize,
+    /// `gi_frame_state`.
+    pub gi_frame_state: usize,
+    /// The lowest state that means "finished": `FRAME_COMPLETED`, or
+    /// `FRAME_CLEARED` where there is no such state.
+    pub finished: i8,
+}
+
+/// The opcodes of the prologue.
+#[derive(Debug, Clone, Copy)]
+pub struct Opcodes {
+    /// `MAKE_CELL`.
+    pub make_cell: u8,
+    /// `COPY_FREE_VARS`.
+    pub copy_free_vars: u8,
+    /// `EXTENDED_ARG`.
+    pub extended_arg: u8,
+}
+
+/// Where fields of `_Py_DebugOffsets` stand in `_PyRuntime`.
+///
+/// Every minor version inserts fields, so these are only read after the cookie
+/// and the version have matched.
+#[derive(Debug, Clone, Copy)]
+pub struct DebugOffsets {
+    /// `interpreter_frame`: six words from `size` to `owner`, then
+    /// `stackpointer` and `tlbc_index` on 3.14 and later.
+    pub interpreter_frame: usize,
+    /// `code_object`: `size` is its first word, `localsplusnames`,
+    /// `localspluskinds`, `co_code_adaptive` (and `co_tlbc`) its eighth to last.
+    pub code_object: usize,
+    /// `pyobject`: `size`, `ob_type`.
+    pub pyobject: usize,
+    /// `tuple_object`: `size`, `ob_item`, `ob_size`.
+    pub tuple_object: usize,
+    /// `bytes_object`: `size`, `ob_size`, `ob_sval`.
+    pub bytes_object: usize,
+    /// `gen_object`: `size`, `gi_name`, `gi_iframe`, `gi_frame_state`; since
+    /// 3.14.
+    pub gen_object: Option<usize>,
+}
+
+/// The [`CodeLayout`] of a struct with CPython's field names.
+macro_rules! code_layout {
+    ($code:ty, co_tlbc: $co_tlbc:expr) => {
+        $crate::layout::CodeLayout {
+            size: size_of::<$code>(),
+            co_flags: offset_of!($code, co_flags),
+            co_argcount: offset_of!($code, co_argcount),
+            co_kwonlyargcount: offset_of!($code, co_kwonlyargcount),
+            co_nlocalsplus: offset_of!($code, co_nlocalsplus),
+            co_nfreevars: offset_of!($code, co_nfreevars),
+            co_localsplusnames: offset_of!($code, co_localsplusnames),
+            co_localspluskinds: offset_of!($code, co_localspluskinds),
+            co_firsttraceable: offset_of!($code, _co_firsttraceable),
+            co_tlbc: $co_tlbc,
+            co_code_adaptive: offset_of!($code, co_code_adaptive),
+        }
+    };
+}
+use code_layout;
+
+/// How much of `_PyRuntime` is looked at: enough for every [`DebugOffsets`].
+pub const DEBUG_OFFSETS_SIZE: usize = 1024;
+
+/// A row, and the reading functions compiled for it.
+pub struct Entry {
+    /// The offsets.
+    pub row: Row,
+    /// The functions for this row in the running interpreter.
+    pub functions: Functions,
+}
+
+const fn entry<L: Layout>() -> Entry {
+    Entry {
+        row: L::ROW,
+        functions: Functions::of::<L, Running>(),
+    }
+}
+
+/// Every layout there is.
+pub static TABLE: [Entry; 10] = [
+    entry::<v3_11::Gil>(),
+    entry::<v3_11::TraceRefs>(),
+    entry::<v3_12::Gil>(),
+    entry::<v3_12::TraceRefs>(),
+    entry::<v3_13::Gil>(),
+    entry::<v3_13::FreeThreaded>(),
+    entry::<v3_14::Gil>(),
+    entry::<v3_14::FreeThreaded>(),
+    entry::<v3_15::Gil>(),
+    entry::<v3_15::FreeThreaded>(),
+];

@@ -1,0 +1,155 @@
+//! CPython 3.12. Read in `internal/pycore_frame.h`, `cpython/code.h`,
+//! `cpython/genobject.h` and `opcode.h` of 3.12.1.
+//!
+//! Since 3.11: the frame's fields are in another order and `f_func` became
+//! `f_funcobj`; shim frames (owner 3) exist; kinds have `CO_FAST_HIDDEN`; the
+//! generator lost `gi_code`.
+
+use std::mem::offset_of;
+
+use super::object::{
+    Header, Ptr, PyErrStackItem, PyObject, PyTupleObject, PyVarObject, TraceRefsPyObject,
+};
+use super::slot::Pointer;
+use super::{
+    Build, FrameLayout, FrameObjectLayout, FunctionLayout, GeneratorLayout, Layout, Opcodes, Row,
+    StackTop, code_layout,
+};
+
+#[repr(C)]
+struct PyInterpreterFrame {
+    f_code: Ptr,
+    previous: Ptr,
+    f_funcobj: Ptr,
+    f_globals: Ptr,
+    f_builtins: Ptr,
+    f_locals: Ptr,
+    frame_obj: Ptr,
+    prev_instr: Ptr,
+    stacktop: i32,
+    return_offset: u16,
+    owner: i8,
+    localsplus: [Ptr; 1],
+}
+
+#[repr(C)]
+struct PyCodeObject<H> {
+    ob_base: PyVarObject<H>,
+    co_consts: Ptr,
+    co_names: Ptr,
+    co_exceptiontable: Ptr,
+    co_flags: i32,
+    co_argcount: i32,
+    co_posonlyargcount: i32,
+    co_kwonlyargcount: i32,
+    co_stacksize: i32,
+    co_firstlineno: i32,
+    co_nlocalsplus: i32,
+    co_framesize: i32,
+    co_nlocals: i32,
+    co_ncellvars: i32,
+    co_nfreevars: i32,
+    co_version: u32,
+    co_localsplusnames: Ptr,
+    co_localspluskinds: Ptr,
+    co_filename: Ptr,
+    co_name: Ptr,
+    co_qualname: Ptr,
+    co_linetable: Ptr,
+    co_weakreflist: Ptr,
+    _co_cached: Ptr,
+    _co_instrumentation_version: u64,
+    _co_monitoring: Ptr,
+    _co_firsttraceable: i32,
+    co_extra: Ptr,
+    co_code_adaptive: [u8; 1],
+}
+
+#[repr(C)]
+struct PyFrameObject<H> {
+    ob_base: H,
+    f_back: Ptr,
+    f_frame: Ptr,
+    f_trace: Ptr,
+    f_lineno: i32,
+    f_trace_lines: i8,
+    f_trace_opcodes: i8,
+    f_fast_as_locals: i8,
+    _f_frame_data: [Ptr; 1],
+}
+
+/// Also of 3.13 and later.
+#[repr(C)]
+pub(super) struct PyGenObject<H> {
+    ob_base: H,
+    gi_weakreflist: Ptr,
+    gi_name: Ptr,
+    gi_qualname: Ptr,
+    gi_exc_state: PyErrStackItem,
+    gi_origin_or_finalizer: Ptr,
+    gi_hooks_inited: i8,
+    gi_closed: i8,
+    gi_running_async: i8,
+    pub(super) gi_frame_state: i8,
+    pub(super) gi_iframe: [Ptr; 1],
+}
+
+const fn row<H: Header>(build: Build) -> Row {
+    Row {
+        minor: 12,
+        build,
+        object: H::OBJECT,
+        tuple_ob_item: offset_of!(PyTupleObject<H>, ob_item),
+        function: FunctionLayout::of::<H, 8>(),
+        frame: FrameLayout {
+            size: size_of::<PyInterpreterFrame>(),
+            executable: offset_of!(PyInterpreterFrame, f_code),
+            previous: offset_of!(PyInterpreterFrame, previous),
+            function: offset_of!(PyInterpreterFrame, f_funcobj),
+            instruction: offset_of!(PyInterpreterFrame, prev_instr),
+            stack_top: offset_of!(PyInterpreterFrame, stacktop),
+            stack_top_kind: StackTop::Index,
+            tlbc_index: None,
+            owner: offset_of!(PyInterpreterFrame, owner),
+            localsplus: offset_of!(PyInterpreterFrame, localsplus),
+        },
+        code: code_layout!(PyCodeObject<H>, co_tlbc: None),
+        frame_object: FrameObjectLayout {
+            f_frame_data: offset_of!(PyFrameObject<H>, _f_frame_data),
+        },
+        generator: GeneratorLayout {
+            gi_iframe: offset_of!(PyGenObject<H>, gi_iframe),
+            gi_frame_state: offset_of!(PyGenObject<H>, gi_frame_state),
+            finished: 1,
+        },
+        opcode: Opcodes {
+            make_cell: 135,
+            copy_free_vars: 149,
+            extended_arg: 144,
+        },
+        debug_offsets: None,
+    }
+}
+
+/// The default build.
+pub struct Gil;
+
+impl Layout for Gil {
+    type Slot = Pointer;
+    const ROW: Row = row::<PyObject>(Build::Gil);
+}
+
+/// `--with-trace-refs`.
+pub struct TraceRefs;
+
+impl Layout for TraceRefs {
+    type Slot = Pointer;
+    const ROW: Row = row::<TraceRefsPyObject>(Build::TraceRefs);
+}
+
+const _: () = assert!(Gil::ROW.frame.executable == 0);
+const _: () = assert!(Gil::ROW.frame.owner == 70);
+const _: () = assert!(Gil::ROW.frame.localsplus == 72);
+const _: () = assert!(Gil::ROW.code.co_code_adaptive == 192);
+const _: () = assert!(Gil::ROW.generator.gi_iframe == 72);
+const _: () = assert!(TraceRefs::ROW.code.co_code_adaptive == 208);

@@ -1,0 +1,380 @@
+//! The provider: chosen once for the process, at the first call.
+
+use std::ffi::{CStr, CString};
+use std::ptr::null_mut;
+use std::sync::atomic::{AtomicPtr, Ordering};
+use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
+use std::thread::{self, ThreadId};
+
+use pyo3_ffi as ffi;
+
+use crate::canary::{self, Failure, Subject};
+use crate::error::{Error, Mismatch};
+use crate::layout::cross_check::cross_check;
+use crate::layout::{Build, Entry, Row, TABLE};
+use crate::official::{self, Official};
+use crate::read::{Fault, Functions};
+use crate::runtime::{PendingException, Running, Runtime, Symbols};
+
+/// What answers in this process.
+#[derive(Debug)]
+pub struct Reader {
+    name: CString,
+    /// How questions are answered.
+    pub functions: &'static Functions,
+}
+
+impl Reader {
+    /// "official", "layout 3.14", ...
+    pub fn name(&self) -> &CStr {
+        &self.name
+    }
+
+    /// The error for `fault`, which `frame` gave when asked `question`.
+    ///
+    /// # Safety
+    /// As [`crate::read::code`].
+    #[cold]
+    pub unsafe fn error(&self, fault: Fault, frame: usize, question: Question) -> Error {
+        // SAFETY: passed on to the caller.
+        let count = || unsafe { (self.functions.count)(frame) }.unwrap_or_default();
+        match (fault, question) {
+            (Fault::Shim, _) => Error::ShimFrame,
+            (Fault::NotCode, _) => Error::NotPythonCode,
+            (Fault::Index, Question::Kind(index) | Question::Slot(index)) => {
+                Error::IndexOutOfRange {
+                    index,
+                    count: count(),
+                }
+            }
+            (Fault::Capacity, Question::Slots { capacity }) => Error::Capacity {
+                capacity,
+                count: count(),
+            },
+            (_, question) => Error::Unanswerable {
+                question: question.name(),
+                provider: self.name.to_string_lossy().into(),
+            },
+        }
+    }
+}
+
+/// What was asked, for the error that answers it.
+#[derive(Debug, Clone, Copy)]
+pub enum Question {
+    /// The code object.
+    Code,
+    /// The number of slots.
+    Count,
+    /// The slots' names.
+    Names,
+    /// The kind of a slot.
+    Kind(isize),
+    /// The value of a slot.
+    Slot(isize),
+    /// The values of all slots.
+    Slots {
+        /// The room for them.
+        capacity: isize,
+    },
+}
+
+impl Question {
+    fn name(self) -> &'static str {
+        match self {
+            Self::Code => "the code object",
+            Self::Count => "the number of slots",
+            Self::Names => "the names of slots",
+            Self::Kind(_) => "the kind of a slot",
+            Self::Slot(_) => "a slot with these flags",
+            Self::Slots { .. } => "the values of slots",
+        }
+    }
+}
+
+/// The chosen reader; NULL before, and if this interpreter is refused. A
+/// separate variable, so that the hot path is one load.
+static READER: AtomicPtr<Reader> = AtomicPtr::new(null_mut());
+
+enum State {
+    Unchosen,
+    Choosing(ThreadId),
+    Chosen(Result<&'static Reader, Error>),
+}
+
+/// Only held for a moment, and never while Python runs.
+static STATE: Mutex<State> = Mutex::new(State::Unchosen);
+static CHANGED: Condvar = Condvar::new();
+
+fn state() -> MutexGuard<'static, State> {
+    STATE.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// The reader of this process. The calling thread is attached.
+#[inline(always)]
+pub fn reader() -> Result<&'static Reader, Error> {
+    let reader = READER.load(Ordering::Acquire);
+    // SAFETY: NULL, or a leaked `Reader`.
+    match unsafe { reader.as_ref() } {
+        Some(reader) => Ok(reader),
+        None => choose_once(),
+    }
+}
+
+#[cold]
+fn choose_once() -> Result<&'static Reader, Error> {
+    let me = thread::current().id();
+    loop {
+        let mut guard = state();
+        match &*guard {
+            State::Chosen(chosen) => return chosen.clone(),
+            State::Choosing(thread) if *thread == me => return Err(Error::Choosing),
+            State::Choosing(_) => {
+                drop(guard);
+                wait();
+            }
+            State::Unchosen => {
+                *guard = State::Choosing(me);
+                drop(guard);
+                // Also if choosing panics.
+                let mut finish = Finish(State::Unchosen);
+                let _pending = PendingException::take();
+                let chosen = match choose_for_running() {
+                    Err(error @ Error::Interrupted { .. }) => return Err(error),
+                    chosen => chosen.map(|reader| &*Box::leak(Box::new(reader))),
+                };
+                if let Ok(reader) = chosen {
+                    READER.store(std::ptr::from_ref(reader).cast_mut(), Ordering::Release);
+                }
+                finish.0 = State::Chosen(chosen.clone());
+                return chosen;
+            }
+        }
+    }
+}
+
+/// Leaves `State::Choosing` on drop.
+struct Finish(State);
+
+impl Drop for Finish {
+    fn drop(&mut self) {
+        *state() = std::mem::replace(&mut self.0, State::Unchosen);
+        CHANGED.notify_all();
+    }
+}
+
+/// Until another thread has chosen, without holding up the interpreter, which
+/// that thread needs.
+fn wait() {
+    // SAFETY: the calling thread is attached.
+    let thread = unsafe { ffi::PyEval_SaveThread() };
+    let choosing = |state: &mut State| matches!(state, State::Choosing(_));
+    let guard = CHANGED.wait_while(state(), choosing);
+    drop(guard);
+    // SAFETY: this is what PyEval_SaveThread answered.
+    unsafe { ffi::PyEval_RestoreThread(thread) };
+}
+
+fn choose_for_running() -> Result<Reader, Error> {
+    let symbols = Symbols::open();
+    let forced = Forced::from_environment()?;
+    let runtime = Runtime::inspect(&symbols).map_err(|reason| Error::Unsupported {
+        interpreter: "this interpreter".into(),
+        reason: reason.into(),
+    })?;
+    choose(&runtime, &symbols, forced)
+}
+
+/// The value of `LOCALSPLUS_PROVIDER`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Forced {
+    /// `official`.
+    Official,
+    /// `layout`.
+    Layout,
+}
+
+const FORCED: &str = "LOCALSPLUS_PROVIDER";
+
+impl Forced {
+    /// An empty value is none.
+    fn from_environment() -> Result<Option<Self>, Error> {
+        let Some(value) = std::env::var_os(FORCED) else {
+            return Ok(None);
+        };
+        match value.to_string_lossy().as_ref() {
+            "" => Ok(None),
+            "official" => Ok(Some(Self::Official)),
+            "layout" => Ok(Some(Self::Layout)),
+            other => Err(Error::Forced {
+                value: other.into(),
+                reason: "expected \"official\" or \"layout\", or no such variable".into(),
+            }),
+        }
+    }
+}
+
+/// Chooses for the interpreter that `runtime` describes and that is running. The
+/// calling thread is attached; no exception is set.
+pub fn choose(
+    runtime: &Runtime,
+    symbols: &Symbols,
+    forced: Option<Forced>,
+) -> Result<Reader, Error> {
+    let unsupported = |reason: String| Error::Unsupported {
+        interpreter: runtime.to_string().into(),
+        reason: reason.into(),
+    };
+    if runtime.implementation != "cpython" || runtime.minor().is_none_or(|minor| minor < 11) {
+        return Err(unsupported(format!("it needs {}", supported())));
+    }
+    if let Err(name) = Running::attach(symbols) {
+        return Err(unsupported(format!(
+            "{} is not exported",
+            name.to_string_lossy()
+        )));
+    }
+    // Proved even where the official function is used: it answers the questions
+    // that the official API does not.
+    let layout = match layout(runtime, symbols) {
+        Err(Unusable::Interrupted(error)) => return Err(error),
+        layout => layout.map_err(Unusable::reason),
+    };
+    let official = match forced {
+        Some(Forced::Layout) => Err(None),
+        _ => match official(layout.as_ref().ok().map(|entry| &entry.functions), symbols) {
+            Err(Unusable::Interrupted(error)) => return Err(error),
+            Err(Unusable::Absent) => Err(None),
+            official => official.map_err(|unusable| Some(unusable.reason())),
+        },
+    };
+    match (official, layout, forced) {
+        (Ok(official), ..) => {
+            official.adopt();
+            Ok(Reader {
+                name: c"official".to_owned(),
+                functions: &official::FUNCTIONS,
+            })
+        }
+        (Err(reason), _, Some(Forced::Official)) => Err(Error::Forced {
+            value: "official".into(),
+            reason: reason
+                .unwrap_or_else(|| {
+                    let symbol = official::SYMBOL.to_string_lossy();
+                    format!("{runtime} does not export {symbol}: unset {FORCED}")
+                })
+                .into(),
+        }),
+        (Err(rejected), Ok(entry), _) => {
+            let mut name = format!("layout {}", entry.row);
+            if let Some(reason) = rejected {
+                name = format!("{name} ({reason})");
+            }
+            Ok(Reader {
+                name: CString::new(name).unwrap_or_default(),
+                functions: &entry.functions,
+            })
+        }
+        (Err(rejected), Err(reason), _) => {
+            let rejected = rejected.map(|reason| format!("; {reason}"));
+            Err(unsupported(format!(
+                "{reason}{}",
+                rejected.unwrap_or_default()
+            )))
+        }
+    }
+}
+
+/// Why a provider is not used.
+enum Unusable {
+    /// There is none.
+    Absent,
+    Mismatch {
+        subject: String,
+        mismatch: Mismatch,
+    },
+    Other(String),
+    Interrupted(Error),
+}
+
+impl Unusable {
+    fn from_failure(subject: impl Into<String>, failure: Failure) -> Self {
+        let subject = subject.into();
+        match failure {
+            Failure::Mismatch(mismatch) => Self::Mismatch { subject, mismatch },
+            Failure::Interrupted(error) => Self::Interrupted(error),
+        }
+    }
+
+    fn reason(self) -> String {
+        match self {
+            Self::Absent => format!("it needs {}", supported()),
+            Self::Mismatch { subject, mismatch } => format!("{subject} does not fit: {mismatch}"),
+            Self::Other(reason) => reason,
+            Self::Interrupted(error) => error.to_string(),
+        }
+    }
+}
+
+/// The layout of exactly this interpreter, proved.
+fn layout(runtime: &Runtime, symbols: &Symbols) -> Result<&'static Entry, Unusable> {
+    let build = match runtime {
+        Runtime {
+            free_threaded: true,
+            ..
+        } => Build::FreeThreaded,
+        // From 3.13 on, such a build has the default layout.
+        Runtime {
+            trace_refs: true, ..
+        } if runtime.minor() < Some(13) => Build::TraceRefs,
+        _ => Build::Gil,
+    };
+    let fits = |row: &Row| Some(row.minor) == runtime.minor() && row.build == build;
+    let entry = TABLE.iter().find(|entry| fits(&entry.row));
+    let entry = entry.ok_or(Unusable::Absent)?;
+    if runtime.stackref_debug {
+        return Err(Unusable::Other(
+            "a build with Py_STACKREF_DEBUG keeps handles instead of pointers in its slots: \
+             use one without"
+                .to_owned(),
+        ));
+    }
+    if !runtime.is_candidate_or_final() {
+        return Err(Unusable::Other(format!(
+            "a pre-release may have another layout than its final release: it needs {}",
+            supported()
+        )));
+    }
+    let subject = format!("layout {}", entry.row);
+    cross_check(&entry.row, runtime).map_err(|mismatch| Unusable::Mismatch {
+        subject: subject.clone(),
+        mismatch,
+    })?;
+    match canary::prove(Subject::Layout(&entry.functions), symbols) {
+        Ok(()) => Ok(entry),
+        Err(failure) => Err(Unusable::from_failure(subject, failure)),
+    }
+}
+
+/// The official functions, proved.
+fn official(layout: Option<&'static Functions>, symbols: &Symbols) -> Result<Official, Unusable> {
+    let subject = official::SYMBOL.to_string_lossy();
+    let official = Official::find(symbols, layout)
+        .map_err(|reason| Unusable::Other(format!("{subject} is not usable: {reason}")))?
+        .ok_or(Unusable::Absent)?;
+    match canary::prove(Subject::Official(&official), symbols) {
+        Ok(()) => Ok(official),
+        Err(failure) => Err(Unusable::from_failure(subject, failure)),
+    }
+}
+
+/// "CPython 3.11 to 3.15 (final or release candidate) or ...".
+fn supported() -> String {
+    let minors = || TABLE.iter().map(|entry| entry.row.minor);
+    format!(
+        "CPython 3.{} to 3.{} (final or release candidate), or a later CPython that exports {}",
+        minors().min().unwrap_or_default(),
+        minors().max().unwrap_or_default(),
+        official::SYMBOL.to_string_lossy(),
+    )
+}

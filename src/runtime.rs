@@ -1,0 +1,460 @@
+//! What interpreter is this process running?
+//!
+//! The library is built once for all versions, so it may call only functions
+//! that all of them export. Those of the stable ABI come from pyo3-ffi; the rest
+//! is looked up by name here, so that an interpreter without one of them is
+//! refused instead of failing to load the library.
+
+use std::ffi::{CStr, c_char, c_int, c_ulong, c_void};
+use std::fmt;
+use std::ptr::{NonNull, null_mut};
+use std::sync::atomic::{AtomicPtr, AtomicUsize, Ordering};
+
+use cfg_if::cfg_if;
+use pyo3_ffi as ffi;
+use pyo3_ffi::PyObject;
+
+use crate::layout::DEBUG_OFFSETS_SIZE;
+use crate::object::Object;
+use crate::read::Interpreter;
+
+/// Where the interpreter's symbols are.
+pub struct Symbols {
+    /// The process, then the module that holds the interpreter if that is
+    /// another one: it may have been loaded `RTLD_LOCAL`.
+    modules: Vec<Module>,
+}
+
+cfg_if! {
+    if #[cfg(unix)] {
+        use libloading::os::unix::Library as Module;
+
+        /// `Dl_info`.
+        #[repr(C)]
+        struct DlInfo {
+            dli_fname: *const c_char,
+            dli_fbase: *mut c_void,
+            dli_sname: *const c_char,
+            dli_saddr: *mut c_void,
+        }
+
+        unsafe extern "C" {
+            fn dladdr(address: *const c_void, info: *mut DlInfo) -> c_int;
+        }
+
+        cfg_if! {
+            if #[cfg(target_os = "macos")] {
+                const RTLD_NOLOAD: c_int = 0x10;
+            } else {
+                const RTLD_NOLOAD: c_int = 0x4;
+            }
+        }
+
+        fn process() -> Module {
+            Module::this()
+        }
+
+        /// The loaded module that `address` is in.
+        fn module_of(address: *const c_void) -> Option<Module> {
+            let mut info = DlInfo {
+                dli_fname: std::ptr::null(),
+                dli_fbase: null_mut(),
+                dli_sname: std::ptr::null(),
+                dli_saddr: null_mut(),
+            };
+            // SAFETY: dladdr accepts any address, and `info` can be written to.
+            let found = unsafe { dladdr(address, &raw mut info) };
+            if found == 0 || info.dli_fname.is_null() {
+                return None;
+            }
+            // SAFETY: on success this is a C string, owned by the loaded module.
+            let path = unsafe { CStr::from_ptr(info.dli_fname) }.to_str().ok()?;
+            let flags = libloading::os::unix::RTLD_LAZY | RTLD_NOLOAD;
+            // SAFETY: RTLD_NOLOAD runs no initialiser: the module is loaded, or
+            // this fails.
+            unsafe { Module::open(Some(path), flags) }.ok()
+        }
+    } else {
+        use libloading::os::windows::Library as Module;
+
+        fn process() -> Module {
+            // The executable itself.
+            match Module::this() {
+                Ok(module) => module,
+                Err(_) => std::process::abort(),
+            }
+        }
+
+        /// The interpreter's DLL. Its name follows from the version, which is in
+        /// every interpreter's `Py_GetVersion()`.
+        fn module_of(_: *const c_void) -> Option<Module> {
+            let minor: String = version_text()
+                .strip_prefix("3.")?
+                .chars()
+                .take_while(char::is_ascii_digit)
+                .collect();
+            ["", "t", "_d", "t_d"].iter().find_map(|suffix| {
+                Module::open_already_loaded(format!("python3{minor}{suffix}.dll")).ok()
+            })
+        }
+    }
+}
+
+impl Symbols {
+    /// The modules of this process's interpreter.
+    pub fn open() -> Self {
+        let mut modules = vec![process()];
+        // Any function that the dynamic linker bound to the interpreter.
+        modules.extend(module_of(ffi::Py_IncRef as *const c_void));
+        Self { modules }
+    }
+
+    /// The address of `name`, if the interpreter exports it.
+    pub fn find(&self, name: &CStr) -> Option<NonNull<c_void>> {
+        self.modules.iter().find_map(|module| {
+            // SAFETY: the type is that of an address, which every symbol has; it
+            // is not followed here.
+            let symbol = unsafe { module.get::<*mut c_void>(name.to_bytes_with_nul()) };
+            // A symbol may be there and NULL.
+            NonNull::new(symbol.ok()?.as_raw_ptr())
+        })
+    }
+
+    /// Keeps the module that `address` is in loaded until the process ends.
+    pub fn pin(address: NonNull<c_void>) {
+        if let Some(module) = module_of(address.as_ptr()) {
+            std::mem::forget(module);
+        }
+    }
+}
+
+/// Puts the pending exception aside, and puts it back on drop.
+pub struct PendingException([*mut PyObject; 3]);
+
+#[allow(
+    deprecated,
+    reason = "its replacement, PyErr_GetRaisedException, is missing from 3.11"
+)]
+impl PendingException {
+    /// Takes the exception that is set, if any. The calling thread is attached.
+    pub fn take() -> Self {
+        let [mut kind, mut value, mut traceback] = [null_mut(); 3];
+        // SAFETY: the thread is attached, and the three can be written to.
+        unsafe { ffi::PyErr_Fetch(&raw mut kind, &raw mut value, &raw mut traceback) };
+        Self([kind, value, traceback])
+    }
+}
+
+#[allow(deprecated, reason = "as above")]
+impl Drop for PendingException {
+    fn drop(&mut self) {
+        let [kind, value, traceback] = self.0;
+        // SAFETY: the references that PyErr_Fetch gave us go back. If an
+        // exception has been set in between, this replaces it.
+        unsafe { ffi::PyErr_Restore(kind, value, traceback) };
+    }
+}
+
+/// The interpreter's types and functions that are not in the stable ABI, where
+/// the hot path finds them with one load. Set once, before the first read.
+struct Exports {
+    code_type: AtomicUsize,
+    function_type: AtomicUsize,
+    cell_type: AtomicUsize,
+    tuple_type: AtomicUsize,
+    cell_get: AtomicPtr<c_void>,
+}
+
+static EXPORTS: Exports = Exports {
+    code_type: AtomicUsize::new(0),
+    function_type: AtomicUsize::new(0),
+    cell_type: AtomicUsize::new(0),
+    tuple_type: AtomicUsize::new(0),
+    cell_get: AtomicPtr::new(null_mut()),
+};
+
+type CellGet = unsafe extern "C" fn(*mut PyObject) -> *mut PyObject;
+
+/// The interpreter that this process runs.
+pub struct Running;
+
+impl Running {
+    /// Finds what [`Interpreter`] needs, or answers the name that is missing.
+    pub fn attach(symbols: &Symbols) -> Result<(), &'static CStr> {
+        let find = |name: &'static CStr| symbols.find(name).ok_or(name);
+        let types = [
+            (&EXPORTS.code_type, c"PyCode_Type"),
+            (&EXPORTS.function_type, c"PyFunction_Type"),
+            (&EXPORTS.cell_type, c"PyCell_Type"),
+            (&EXPORTS.tuple_type, c"PyTuple_Type"),
+        ];
+        for (slot, name) in types {
+            slot.store(find(name)?.as_ptr() as usize, Ordering::Relaxed);
+        }
+        let cell_get = find(c"PyCell_Get")?;
+        EXPORTS.cell_get.store(cell_get.as_ptr(), Ordering::Relaxed);
+        Ok(())
+    }
+}
+
+impl Interpreter for Running {
+    #[inline(always)]
+    fn code_type() -> usize {
+        EXPORTS.code_type.load(Ordering::Relaxed)
+    }
+
+    #[inline(always)]
+    fn function_type() -> usize {
+        EXPORTS.function_type.load(Ordering::Relaxed)
+    }
+
+    #[inline(always)]
+    fn cell_type() -> usize {
+        EXPORTS.cell_type.load(Ordering::Relaxed)
+    }
+
+    #[inline(always)]
+    fn tuple_type() -> usize {
+        EXPORTS.tuple_type.load(Ordering::Relaxed)
+    }
+
+    #[inline(always)]
+    unsafe fn new_reference(object: NonNull<PyObject>) -> NonNull<PyObject> {
+        // SAFETY: the caller promises a live object and an attached thread.
+        unsafe { ffi::Py_IncRef(object.as_ptr()) };
+        object
+    }
+
+    #[inline(always)]
+    unsafe fn cell_contents(cell: NonNull<PyObject>) -> Option<NonNull<PyObject>> {
+        let address = EXPORTS.cell_get.load(Ordering::Relaxed);
+        // SAFETY: `attach` stored the address of PyCell_Get, whose signature this
+        // is, before any provider could be used.
+        let cell_get: CellGet = unsafe { std::mem::transmute(address) };
+        // SAFETY: the caller promises a cell and an attached thread.
+        NonNull::new(unsafe { cell_get(cell.as_ptr()) })
+    }
+}
+
+/// `T.__basicsize__` of the types whose layouts matter.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct BasicSizes {
+    /// `object`.
+    pub object: usize,
+    /// `types.FrameType`.
+    pub frame: usize,
+    /// `types.CodeType`.
+    pub code: usize,
+    /// `types.GeneratorType`.
+    pub generator: usize,
+    /// `types.FunctionType`.
+    pub function: usize,
+}
+
+/// The running interpreter, as it describes itself.
+#[derive(Debug, Clone)]
+pub struct Runtime {
+    /// `sys.implementation.name`.
+    pub implementation: String,
+    /// `PY_VERSION_HEX`.
+    pub version: u32,
+    /// `Py_GIL_DISABLED`.
+    pub free_threaded: bool,
+    /// `Py_DEBUG`.
+    pub debug: bool,
+    /// `Py_TRACE_REFS`.
+    pub trace_refs: bool,
+    /// `Py_STACKREF_DEBUG`: slots hold handles instead of pointers.
+    pub stackref_debug: bool,
+    /// Sizes of types.
+    pub basic_sizes: BasicSizes,
+    /// The first bytes of `_PyRuntime`, from 3.13 on: `_Py_DebugOffsets`.
+    pub debug_offsets: Option<Box<[u8]>>,
+}
+
+impl Runtime {
+    /// Asks the running interpreter, or answers what could not be found out.
+    /// Needs an attached thread.
+    pub fn inspect(symbols: &Symbols) -> Result<Self, String> {
+        let version = version(symbols)?;
+        let basicsize = |name: &'static CStr| basicsize(symbols, name);
+        Ok(Self {
+            implementation: implementation()?,
+            version,
+            // Exported by free-threaded builds only.
+            free_threaded: symbols.find(c"PyUnstable_Module_SetGIL").is_some(),
+            // Exported under Py_REF_DEBUG, which Py_DEBUG implies.
+            debug: symbols.find(c"_Py_NegativeRefcount").is_some(),
+            trace_refs: has_sys_attribute(c"getobjects"),
+            // Exported by such a build only.
+            stackref_debug: symbols.find(c"_Py_stackref_get_object").is_some(),
+            basic_sizes: BasicSizes {
+                object: basicsize(c"PyBaseObject_Type")?,
+                frame: basicsize(c"PyFrame_Type")?,
+                code: basicsize(c"PyCode_Type")?,
+                generator: basicsize(c"PyGen_Type")?,
+                function: basicsize(c"PyFunction_Type")?,
+            },
+            debug_offsets: debug_offsets(symbols, version)?,
+        })
+    }
+
+    /// 14 for 3.14, if the major version is 3.
+    pub fn minor(&self) -> Option<u8> {
+        let [major, minor, ..] = self.version.to_be_bytes();
+        (major == 3).then_some(minor)
+    }
+
+    /// Whether this is neither an alpha nor a beta.
+    pub fn is_candidate_or_final(&self) -> bool {
+        self.version & 0xF0 >= 0xC0
+    }
+}
+
+/// "CPython 3.15.0b1 (free-threaded, debug)".
+impl fmt::Display for Runtime {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let [major, minor, micro, release] = self.version.to_be_bytes();
+        let name = match self.implementation.as_str() {
+            "cpython" => "CPython",
+            other => other,
+        };
+        write!(f, "{name} {major}.{minor}.{micro}")?;
+        let serial = release & 0xF;
+        match release >> 4 {
+            0xA => write!(f, "a{serial}")?,
+            0xB => write!(f, "b{serial}")?,
+            0xC => write!(f, "rc{serial}")?,
+            _ => {}
+        }
+        let properties: Vec<_> = [
+            (self.free_threaded, "free-threaded"),
+            (self.debug, "debug"),
+            (self.trace_refs, "trace-refs"),
+            (self.stackref_debug, "stackref-debug"),
+        ]
+        .into_iter()
+        .filter_map(|(present, name)| present.then_some(name))
+        .collect();
+        if !properties.is_empty() {
+            write!(f, " ({})", properties.join(", "))?;
+        }
+        Ok(())
+    }
+}
+
+/// `PY_VERSION_HEX` of the running interpreter.
+fn version(symbols: &Symbols) -> Result<u32, String> {
+    if let Some(address) = symbols.find(c"Py_Version") {
+        let address = address.cast::<c_ulong>().as_ptr();
+        // SAFETY: that symbol is a `const unsigned long`, since 3.11.
+        let version = unsafe { address.read() };
+        return u32::try_from(version).map_err(|_| format!("Py_Version is {version:#x}"));
+    }
+    // Older than 3.11: enough to say which.
+    let text = version_text();
+    parse_version(&text).ok_or_else(|| format!("Py_GetVersion() is {text:?}"))
+}
+
+/// `Py_GetVersion()`.
+fn version_text() -> std::borrow::Cow<'static, str> {
+    // SAFETY: may be called at any time.
+    let text = unsafe { ffi::Py_GetVersion() };
+    // SAFETY: it is a static C string.
+    unsafe { CStr::from_ptr(text) }.to_string_lossy()
+}
+
+/// `PY_VERSION_HEX` for "3.10.13 (main, ...", with "final" as release level.
+fn parse_version(text: &str) -> Option<u32> {
+    let number = text.split([' ', '+']).next()?;
+    let mut parts = number.splitn(3, '.');
+    let major: u8 = parts.next()?.parse().ok()?;
+    let minor: u8 = parts.next()?.parse().ok()?;
+    let micro = parts.next().unwrap_or("0");
+    let digits = micro.find(|c: char| !c.is_ascii_digit());
+    let micro: u8 = micro[..digits.unwrap_or(micro.len())].parse().ok()?;
+    Some(u32::from_be_bytes([major, minor, micro, 0xF0]))
+}
+
+/// A new reference to an attribute, or `None`, with no exception set. Needs an
+/// attached thread.
+pub fn attribute(object: &Object, name: &CStr) -> Option<Object> {
+    // SAFETY: `object` is alive, and `name` a C string.
+    let value = unsafe { ffi::PyObject_GetAttrString(object.as_ptr(), name.as_ptr()) };
+    // SAFETY: PyObject_GetAttrString gives a reference away, or NULL.
+    let value = unsafe { Object::from_owned_ptr(value) };
+    if value.is_none() {
+        // SAFETY: the thread is attached; the exception is not of interest.
+        unsafe { ffi::PyErr_Clear() };
+    }
+    value
+}
+
+/// `sys.<name>`, a new reference. Needs an attached thread.
+pub fn sys_attribute(name: &CStr) -> Option<Object> {
+    // SAFETY: `name` is a C string; the answer is borrowed or NULL, and sets no
+    // exception.
+    let value = unsafe { ffi::PySys_GetObject(name.as_ptr()) };
+    // SAFETY: `sys` keeps the object alive while we take our own reference.
+    unsafe { Object::from_borrowed_ptr(value) }
+}
+
+fn has_sys_attribute(name: &CStr) -> bool {
+    sys_attribute(name).is_some()
+}
+
+fn implementation() -> Result<String, String> {
+    let name = sys_attribute(c"implementation")
+        .and_then(|implementation| attribute(&implementation, c"name"))
+        .and_then(|name| text(&name));
+    name.ok_or_else(|| "sys.implementation.name is not a str".to_owned())
+}
+
+/// The text of a `str`. Needs an attached thread.
+pub fn text(object: &Object) -> Option<String> {
+    let mut length = 0;
+    // SAFETY: `object` is alive; anything but a `str` is an error.
+    let utf8 = unsafe { ffi::PyUnicode_AsUTF8AndSize(object.as_ptr(), &raw mut length) };
+    if utf8.is_null() {
+        // SAFETY: the thread is attached; the exception is not of interest.
+        unsafe { ffi::PyErr_Clear() };
+        return None;
+    }
+    // SAFETY: the interpreter says that there are `length` bytes, and keeps them
+    // as long as the object.
+    let bytes = unsafe { std::slice::from_raw_parts(utf8.cast::<u8>(), length as usize) };
+    String::from_utf8(bytes.to_vec()).ok()
+}
+
+fn basicsize(symbols: &Symbols, name: &'static CStr) -> Result<usize, String> {
+    let missing = || format!("{}.__basicsize__ is not to be had", name.to_string_lossy());
+    let address = symbols.find(name).ok_or_else(missing)?;
+    // SAFETY: these symbols are static type objects.
+    let ty = unsafe { Object::from_borrowed_ptr(address.cast().as_ptr()) };
+    let size = ty
+        .and_then(|ty| attribute(&ty, c"__basicsize__"))
+        .ok_or_else(missing)?;
+    // SAFETY: `size` is alive; anything but an `int` is an error.
+    let size = unsafe { ffi::PyLong_AsSsize_t(size.as_ptr()) };
+    usize::try_from(size).map_err(|_| {
+        // SAFETY: the thread is attached; the exception is not of interest.
+        unsafe { ffi::PyErr_Clear() };
+        missing()
+    })
+}
+
+/// A copy of what may be `_Py_DebugOffsets`.
+fn debug_offsets(symbols: &Symbols, version: u32) -> Result<Option<Box<[u8]>>, String> {
+    if version < 0x030D_0000 {
+        // Before 3.13, `_PyRuntime` starts with state that other threads change.
+        return Ok(None);
+    }
+    let runtime = symbols
+        .find(c"_PyRuntime")
+        .ok_or("_PyRuntime is not exported")?;
+    // SAFETY: `_PyRuntime` is a static struct of many kilobytes, whose first part
+    // is constant.
+    let bytes =
+        unsafe { std::slice::from_raw_parts(runtime.cast::<u8>().as_ptr(), DEBUG_OFFSETS_SIZE) };
+    Ok(Some(bytes.into()))
+}
