@@ -22,6 +22,6 @@ pub mod internals {
     pub use crate::layout::cross_check::{Check, checks, cross_check};
     pub use crate::layout::*;
     pub use crate::read::{Fault, Functions, Interpreter, flags, kind};
-    pub use crate::reader::{Forced, choose};
+    pub use crate::reader::{Forced, Reader, choose};
     pub use crate::runtime::{BasicSizes, Runtime, Symbols};
 }

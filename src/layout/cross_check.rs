@@ -13,6 +13,8 @@ const COOKIE: u64 = u64::from_le_bytes(*b"xdebugpy");
 pub struct Check {
     /// The field.
     pub field: &'static str,
+    /// Where it stands in `_PyRuntime`, if it is one of `_Py_DebugOffsets`.
+    pub position: Option<usize>,
     /// What the row says.
     pub expected: u64,
     /// What the interpreter says; `None` if it does not.
@@ -55,6 +57,7 @@ pub fn checks(row: &Row, runtime: &Runtime) -> Vec<Check> {
     let sizes = &runtime.basic_sizes;
     let size = |field, expected: usize, found: usize| Check {
         field,
+        position: None,
         expected: expected as u64,
         found: Some(found as u64),
     };
@@ -88,6 +91,7 @@ pub fn checks(row: &Row, runtime: &Runtime) -> Vec<Check> {
         };
         let check = |field, position, expected| Check {
             field,
+            position: Some(position),
             expected,
             found: word(position),
         };

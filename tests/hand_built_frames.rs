@@ -1,0 +1,631 @@
+//! Every layout, on frames that are built by hand: no interpreter runs. What the
+//! rows say of the real structs is compared with CPython's headers elsewhere
+//! (`headers.rs`); here it is the algorithm's turn.
+
+use std::cell::RefCell;
+use std::collections::HashMap;
+use std::ptr::{NonNull, null_mut};
+
+use localsplus::internals::{
+    Fault, Functions, Interpreter, Layout, Row, StackTop, flags, kind, v3_11, v3_12, v3_13, v3_14,
+    v3_15,
+};
+use pyo3_ffi::PyObject;
+
+const CO_OPTIMIZED: i32 = 1;
+const CO_VARARGS: i32 = 4;
+const CO_VARKEYWORDS: i32 = 8;
+
+/// Types are told apart by address only.
+static TYPES: [u64; 6] = [0; 6];
+fn type_address(which: usize) -> usize {
+    &raw const TYPES[which] as usize
+}
+const CODE: usize = 0;
+const FUNCTION: usize = 1;
+const CELL: usize = 2;
+const TUPLE: usize = 3;
+const PLAIN: usize = 4;
+const BYTES: usize = 5;
+
+/// An address that nobody may follow.
+const JUNK: usize = 0xdead_bee8;
+
+thread_local! {
+    /// The references taken, by object. An object that is not in here must not be
+    /// touched.
+    static TAKEN: RefCell<HashMap<usize, usize>> = RefCell::default();
+    /// What the cells hold.
+    static CONTENTS: RefCell<HashMap<usize, usize>> = RefCell::default();
+}
+
+/// Counts references instead of running Python.
+struct Fake;
+
+impl Interpreter for Fake {
+    fn code_type() -> usize {
+        type_address(CODE)
+    }
+    fn function_type() -> usize {
+        type_address(FUNCTION)
+    }
+    fn cell_type() -> usize {
+        type_address(CELL)
+    }
+    fn tuple_type() -> usize {
+        type_address(TUPLE)
+    }
+    unsafe fn new_reference(object: NonNull<PyObject>) -> NonNull<PyObject> {
+        TAKEN.with_borrow_mut(|taken| {
+            let count = taken.get_mut(&(object.as_ptr() as usize));
+            *count.expect("a reference to something that is not an object") += 1;
+        });
+        object
+    }
+    unsafe fn cell_contents(cell: NonNull<PyObject>) -> Option<NonNull<PyObject>> {
+        let cell = cell.as_ptr() as usize;
+        let contents = CONTENTS.with_borrow(|cells| *cells.get(&cell).expect("not a cell"));
+        let contents = NonNull::new(contents as *mut PyObject)?;
+        // SAFETY: `Fake` looks the object up, and follows no pointer.
+        Some(unsafe { Self::new_reference(contents) })
+    }
+}
+
+/// Zeroed memory of words, with room in front for a generator's head.
+struct Memory(Vec<u64>);
+
+impl Memory {
+    fn new(bytes: usize) -> Self {
+        Self(vec![0; bytes / 8 + 64])
+    }
+    fn address(&self) -> usize {
+        self.0.as_ptr() as usize + 256
+    }
+    fn put(&mut self, offset: isize, bytes: &[u8]) {
+        let start = (256 + offset) as usize;
+        for (i, byte) in bytes.iter().enumerate() {
+            let (word, shift) = ((start + i) / 8, (start + i) % 8 * 8);
+            self.0[word] = self.0[word] & !(0xff << shift) | u64::from(*byte) << shift;
+        }
+    }
+    fn put_word(&mut self, offset: usize, word: usize) {
+        self.put(offset as isize, &word.to_le_bytes());
+    }
+    fn put_int(&mut self, offset: usize, int: i32) {
+        self.put(offset as isize, &int.to_le_bytes());
+    }
+}
+
+/// A frame, its code object, and everything that hangs on them.
+struct Built {
+    row: Row,
+    functions: Functions,
+    frame: Memory,
+    code: Memory,
+    others: Vec<Memory>,
+}
+
+/// Where the frame stands.
+const FIRST_TRACEABLE: i32 = 4;
+
+impl Built {
+    /// An optimised function's frame, not started, with these kinds; all slots
+    /// are unset.
+    fn new<L: Layout>(kinds: &[u8]) -> Self {
+        let row = L::ROW;
+        let mut built = Self {
+            row,
+            functions: Functions::of::<L, Fake>(),
+            frame: Memory::new(row.frame.localsplus + 8 * kinds.len() + 64),
+            code: Memory::new(row.code.size + 64),
+            others: Vec::new(),
+        };
+        let free = kinds.iter().filter(|&kind| kind & kind::FREE != 0).count();
+        let bytes = built.bytes(kinds);
+        let code = row.code;
+        built.code.put_word(row.object.ob_type, type_address(CODE));
+        built.code.put_int(code.co_flags, CO_OPTIMIZED);
+        built.code.put_int(code.co_nlocalsplus, kinds.len() as i32);
+        built.code.put_int(code.co_nfreevars, free as i32);
+        built.code.put_int(code.co_firsttraceable, FIRST_TRACEABLE);
+        built.code.put_word(code.co_localspluskinds, bytes);
+        let code = built.code.address();
+        built.frame.put_word(row.frame.executable, code);
+        for index in 0..kinds.len() {
+            built.set_bits(index, built.null());
+        }
+        built.not_started();
+        built.stack_covers(kinds.len());
+        built
+    }
+
+    fn is_tagged(&self) -> bool {
+        self.row.frame.stack_top_kind == StackTop::Pointer
+    }
+    fn null(&self) -> usize {
+        usize::from(self.is_tagged())
+    }
+    fn set_bits(&mut self, index: usize, bits: usize) {
+        self.frame
+            .put_word(self.row.frame.localsplus + 8 * index, bits);
+    }
+    fn owner(&mut self, owner: u8) {
+        self.frame.put(self.row.frame.owner as isize, &[owner]);
+    }
+
+    /// The instruction pointer as it is when `ran` units of the code have run.
+    fn instruction(&mut self, ran: isize) {
+        let start = self.code.address() + self.row.code.co_code_adaptive;
+        self.frame.put_word(
+            self.row.frame.instruction,
+            start.wrapping_add_signed(2 * ran),
+        );
+    }
+    fn not_started(&mut self) {
+        // `prev_instr` is one unit before the code then, `instr_ptr` is not.
+        self.instruction(if self.row.minor < 13 { -1 } else { 0 });
+    }
+    fn started(&mut self) {
+        self.instruction(FIRST_TRACEABLE as isize);
+    }
+
+    /// The stack field as in a frame that is not executing.
+    fn stack_covers(&mut self, slots: usize) {
+        let offset = self.row.frame.stack_top;
+        match self.row.frame.stack_top_kind {
+            StackTop::Index => self.frame.put_int(offset, slots as i32),
+            StackTop::Pointer => {
+                let top = self.frame.address() + self.row.frame.localsplus + 8 * slots;
+                self.frame.put_word(offset, top);
+            }
+        }
+    }
+    /// The stack field as in an executing frame.
+    fn executing(&mut self) {
+        let offset = self.row.frame.stack_top;
+        match self.row.frame.stack_top_kind {
+            StackTop::Index => self.frame.put_int(offset, -1),
+            StackTop::Pointer => self.frame.put_word(offset, 0),
+        }
+    }
+    fn generator_state(&mut self, state: i8) {
+        self.owner(1);
+        let generator = self.row.generator;
+        let before = generator.gi_iframe - generator.gi_frame_state;
+        self.frame.put(-(before as isize), &state.to_le_bytes());
+    }
+
+    fn keep(&mut self, memory: Memory) -> usize {
+        let address = memory.address();
+        TAKEN.with_borrow_mut(|taken| taken.insert(address, 0));
+        self.others.push(memory);
+        address
+    }
+    fn object(&mut self, ty: usize) -> usize {
+        let mut memory = Memory::new(256);
+        memory.put_word(self.row.object.ob_type, type_address(ty));
+        self.keep(memory)
+    }
+    /// A cell; 0 for an empty one.
+    fn cell(&mut self, contents: usize) -> usize {
+        let cell = self.object(CELL);
+        CONTENTS.with_borrow_mut(|cells| cells.insert(cell, contents));
+        cell
+    }
+    fn bytes(&mut self, bytes: &[u8]) -> usize {
+        let mut memory = Memory::new(256 + bytes.len());
+        memory.put_word(self.row.object.ob_type, type_address(BYTES));
+        memory.put(self.row.object.bytes_ob_sval as isize, bytes);
+        self.keep(memory)
+    }
+    fn tuple(&mut self, items: &[usize]) -> usize {
+        let mut memory = Memory::new(256 + 8 * items.len());
+        memory.put_word(self.row.object.ob_type, type_address(TUPLE));
+        memory.put_word(self.row.object.ob_size, items.len());
+        for (i, item) in items.iter().enumerate() {
+            memory.put_word(self.row.tuple_ob_item + 8 * i, *item);
+        }
+        self.keep(memory)
+    }
+    /// Makes `closure` the closure of the frame's function.
+    fn closure(&mut self, closure: usize) {
+        let mut memory = Memory::new(256);
+        memory.put_word(self.row.object.ob_type, type_address(FUNCTION));
+        memory.put_word(self.row.function.func_closure, closure);
+        let function = self.keep(memory);
+        self.frame.put_word(self.row.frame.function, function);
+    }
+
+    fn get(&self, index: isize, flags: u32) -> Result<usize, Fault> {
+        let mut result = JUNK as *mut PyObject;
+        // SAFETY: the frame is complete, and nobody runs it.
+        let value =
+            unsafe { (self.functions.get)(self.frame.address(), index, flags, &raw mut result) }?;
+        assert_eq!(value, !result.is_null());
+        Ok(result as usize)
+    }
+    /// The value, having checked that it came with exactly one new reference; 0
+    /// for no value.
+    fn value(&self, index: usize, flags: u32) -> usize {
+        let before = TAKEN.with_borrow(Clone::clone);
+        let value = self.get(index as isize, flags).expect("a valid index");
+        let mut expected = before;
+        if value != 0 {
+            *expected.get_mut(&value).expect("an object") += 1;
+        }
+        TAKEN.with_borrow(|taken| assert_eq!(*taken, expected, "references"));
+        if flags == 0 {
+            assert_eq!(self.all()[index], value, "get_all and get differ");
+        }
+        value
+    }
+    fn local(&self, index: usize) -> usize {
+        self.value(index, 0)
+    }
+    fn all(&self) -> Vec<usize> {
+        // SAFETY: the frame is complete, and nobody runs it.
+        let count = unsafe { (self.functions.count)(self.frame.address()) }.expect("a count");
+        let mut values = vec![JUNK as *mut PyObject; count + 1];
+        // SAFETY: as above, and the buffer is as long as said.
+        let filled =
+            unsafe { (self.functions.get_all)(self.frame.address(), values.as_mut_ptr(), count) };
+        assert_eq!(filled, Ok(count));
+        let end = values.pop().map(|p| p as usize);
+        assert_eq!(end, Some(JUNK), "written past the count");
+        values.into_iter().map(|p| p as usize).collect()
+    }
+}
+
+/// Runs a generic test for every layout.
+macro_rules! for_every_layout {
+    ($($(#[$doc:meta])* fn $name:ident<$L:ident>() $body:block)*) => {$(
+        $(#[$doc])*
+        #[test]
+        fn $name() {
+            fn test<$L: Layout>() {
+                eprintln!("layout {}", $L::ROW);
+                $body
+            }
+            test::<v3_11::Gil>();
+            test::<v3_11::TraceRefs>();
+            test::<v3_12::Gil>();
+            test::<v3_12::TraceRefs>();
+            test::<v3_13::Gil>();
+            test::<v3_13::FreeThreaded>();
+            test::<v3_14::Gil>();
+            test::<v3_14::FreeThreaded>();
+            test::<v3_15::Gil>();
+            test::<v3_15::FreeThreaded>();
+        }
+    )*};
+}
+
+const LOCAL: u8 = kind::LOCAL;
+
+for_every_layout! {
+    fn plain_slots<L>() {
+        let mut frame = Built::new::<L>(&[LOCAL, LOCAL]);
+        let value = frame.object(PLAIN);
+        frame.set_bits(0, value);
+        assert_eq!((frame.local(0), frame.local(1)), (value, 0));
+        frame.executing();
+        assert_eq!((frame.local(0), frame.local(1)), (value, 0));
+    }
+
+    /// R8.
+    fn tags<L>() {
+        let mut frame = Built::new::<L>(&[LOCAL]);
+        if !frame.is_tagged() {
+            return;
+        }
+        let value = frame.object(PLAIN);
+        for (bits, expected) in [
+            (value, value),
+            (value | 1, value), // borrowed or immortal
+            (1, 0),             // PyStackRef_NULL
+            (0, 0),             // PyStackRef_ZERO_BITS
+            (7 << 2 | 3, 0),    // a tagged integer
+            (2, 0),             // PyStackRef_ERROR
+            (value | 2, 0),     // Py_TAG_INVALID
+            (3, 0),
+        ] {
+            frame.set_bits(0, bits);
+            assert_eq!(frame.local(0), expected, "bits {bits:#x}");
+        }
+        // The executable and the function are tagged in the same way.
+        let code = frame.code.address();
+        frame.set_bits(0, value);
+        frame.frame.put_word(frame.row.frame.executable, code | 1);
+        assert_eq!(frame.local(0), value);
+    }
+
+    fn index_range<L>() {
+        let frame = Built::new::<L>(&[LOCAL, LOCAL]);
+        for index in [-1, 2, 3, isize::MIN, isize::MAX] {
+            assert_eq!(frame.get(index, 0), Err(Fault::Index), "index {index}");
+            // SAFETY: the frame is complete, and nobody runs it.
+            let kind = unsafe { (frame.functions.kind)(frame.frame.address(), index) };
+            assert_eq!(kind, Err(Fault::Index), "index {index}");
+        }
+    }
+
+    fn no_slots<L>() {
+        assert!(Built::new::<L>(&[]).all().is_empty());
+    }
+
+    fn capacity<L>() {
+        let mut frame = Built::new::<L>(&[LOCAL, LOCAL]);
+        let value = frame.object(PLAIN);
+        frame.set_bits(0, value);
+        let mut result = [null_mut(); 2];
+        // SAFETY: the frame is complete, and the buffer longer than said.
+        let answer = unsafe { (frame.functions.get_all)(frame.frame.address(), result.as_mut_ptr(), 1) };
+        assert_eq!(answer, Err(Fault::Capacity));
+        assert_eq!(result, [null_mut(); 2]);
+        TAKEN.with_borrow(|taken| assert_eq!(taken[&value], 0));
+    }
+
+    /// R1: everything but the owner of a shim frame may be junk.
+    fn shim_frames<L>() {
+        let mut frame = Built::new::<L>(&[LOCAL]);
+        for offset in (0..frame.row.frame.size).step_by(8) {
+            frame.frame.put_word(offset, JUNK);
+        }
+        for owner in [3, 4, 5, 255] {
+            frame.owner(owner);
+            assert_eq!(frame.get(0, 0), Err(Fault::Shim), "owner {owner}");
+        }
+    }
+
+    fn executables_without_code<L>() {
+        let mut frame = Built::new::<L>(&[LOCAL]);
+        let none = frame.object(PLAIN);
+        for executable in [0, frame.null(), none] {
+            frame.frame.put_word(frame.row.frame.executable, executable);
+            assert_eq!(frame.get(0, 0), Err(Fault::NotCode), "executable {executable:#x}");
+        }
+    }
+
+    /// R2.
+    fn hidden_slots<L>() {
+        let mut frame = Built::new::<L>(&[LOCAL | kind::HIDDEN]);
+        let value = frame.object(PLAIN);
+        frame.set_bits(0, value);
+        assert_eq!(frame.local(0), 0);
+        assert_eq!(frame.value(0, flags::HIDDEN), value);
+        assert_eq!(frame.value(0, flags::RAW_CELL), 0);
+    }
+
+    /// R2 and R5.
+    fn hidden_cells<L>() {
+        let mut frame = Built::new::<L>(&[kind::CELL | kind::HIDDEN]);
+        frame.started();
+        let value = frame.object(PLAIN);
+        let cell = frame.cell(value);
+        frame.set_bits(0, cell);
+        assert_eq!(frame.local(0), 0);
+        assert_eq!(frame.value(0, flags::HIDDEN), value);
+        assert_eq!(frame.value(0, flags::HIDDEN | flags::RAW_CELL), cell);
+    }
+
+    /// R3, whatever the flags.
+    fn free_slots_of_class_bodies<L>() {
+        let mut frame = Built::new::<L>(&[kind::FREE]);
+        frame.code.put_int(frame.row.code.co_flags, 0);
+        frame.started();
+        frame.set_bits(0, JUNK);
+        for flags in 0..=flags::ALL {
+            assert_eq!(frame.value(0, flags), 0, "flags {flags}");
+        }
+    }
+
+    /// R4: before the prologue ran, the slot is not looked at.
+    fn free_slots_before_the_prologue<L>() {
+        let mut frame = Built::new::<L>(&[LOCAL, kind::FREE, kind::FREE]);
+        let value = frame.object(PLAIN);
+        let (full, empty) = (frame.cell(value), frame.cell(0));
+        let closure = frame.tuple(&[full, empty]);
+        frame.closure(closure);
+        frame.set_bits(1, JUNK);
+        assert_eq!((frame.local(1), frame.local(2)), (value, 0));
+        assert_eq!(frame.value(1, flags::RAW_CELL), full);
+        assert_eq!(frame.value(2, flags::RAW_CELL), empty);
+    }
+
+    /// R4 and R12: hand-made functions.
+    fn odd_closures<L>() {
+        let mut frame = Built::new::<L>(&[kind::FREE, kind::FREE]);
+        let value = frame.object(PLAIN);
+        let cell = frame.cell(value);
+        let short = frame.tuple(&[cell]);
+        let empty = frame.tuple(&[]);
+        let no_cells = frame.tuple(&[value, 0]);
+        for (closure, expected) in [
+            (0, [0, 0]),
+            (value, [0, 0]), // not a tuple
+            (empty, [0, 0]),
+            (short, [value, 0]),
+            (no_cells, [0, 0]),
+        ] {
+            frame.closure(closure);
+            assert_eq!(frame.all(), expected);
+        }
+        let null = frame.null();
+        for function in [0, null, value] {
+            frame.frame.put_word(frame.row.frame.function, function);
+            assert_eq!(frame.all(), [0, 0], "function {function:#x}");
+        }
+    }
+
+    /// R4: afterwards the slot counts, also when it holds another cell (case F5).
+    fn free_slots_after_the_prologue<L>() {
+        let mut frame = Built::new::<L>(&[kind::FREE, kind::FREE, kind::FREE]);
+        let (old, new) = (frame.object(PLAIN), frame.object(PLAIN));
+        let (in_closure, in_slot) = (frame.cell(old), frame.cell(new));
+        let closure = frame.tuple(&[in_closure, in_closure, in_closure]);
+        frame.closure(closure);
+        frame.started();
+        frame.set_bits(0, in_slot);
+        frame.set_bits(1, old); // R12: not a cell
+        assert_eq!(frame.all(), [new, 0, 0]);
+        assert_eq!(frame.value(0, flags::RAW_CELL), in_slot);
+        assert_eq!(frame.value(1, flags::RAW_CELL), 0);
+    }
+
+    /// R5 and R6 (cases C2 and C4).
+    fn cell_slots<L>() {
+        let mut frame = Built::new::<L>(&[LOCAL | kind::CELL]);
+        let value = frame.object(PLAIN);
+        let (full, empty) = (frame.cell(value), frame.cell(0));
+        // A plain argument, then a comprehension's variable.
+        frame.set_bits(0, value);
+        assert_eq!(frame.local(0), value);
+        assert_eq!(frame.value(0, flags::RAW_CELL), value);
+        frame.started();
+        assert_eq!(frame.local(0), value);
+        for (bits, boxed, raw) in [(full, value, full), (empty, 0, empty)] {
+            frame.set_bits(0, bits);
+            frame.started();
+            assert_eq!(frame.local(0), boxed);
+            assert_eq!(frame.value(0, flags::RAW_CELL), raw);
+            // An argument that is a cell itself.
+            frame.not_started();
+            assert_eq!(frame.local(0), bits);
+            assert_eq!(frame.value(0, flags::RAW_CELL), bits);
+        }
+    }
+
+    /// Native code inside MAKE_CELL sees a prologue that ran in part.
+    fn partly_run_prologue<L>() {
+        let kinds = [LOCAL | kind::CELL, LOCAL | kind::CELL, kind::FREE];
+        let mut frame = Built::new::<L>(&kinds);
+        let (a, b, free) = (frame.object(PLAIN), frame.object(PLAIN), frame.object(PLAIN));
+        let (cell_a, cell_b, cell_free) = (frame.cell(a), frame.cell(b), frame.cell(free));
+        let closure = frame.tuple(&[cell_free]);
+        frame.closure(closure);
+        let opcode = frame.row.opcode;
+        let code = [
+            [opcode.copy_free_vars, 1],
+            [opcode.make_cell, 0],
+            [opcode.extended_arg, 0],
+            [opcode.make_cell, 1],
+        ];
+        let start = frame.row.code.co_code_adaptive as isize;
+        frame.code.put(start, code.as_flattened());
+        let null = frame.null();
+        for (ran, slots, expected) in [
+            (0, [cell_a, cell_b, null], [cell_a, cell_b, free]),
+            (1, [cell_a, cell_b, cell_free], [cell_a, cell_b, free]),
+            (2, [cell_a, cell_b, cell_free], [a, cell_b, free]),
+            (3, [cell_a, cell_b, cell_free], [a, cell_b, free]),
+            (4, [cell_a, cell_b, cell_free], [a, b, free]),
+        ] {
+            for (index, bits) in slots.into_iter().enumerate() {
+                frame.set_bits(index, bits);
+            }
+            frame.instruction(ran);
+            assert_eq!(frame.all(), expected, "{ran} units ran");
+        }
+        // EXTENDED_ARG counts: this is slot 256, not slot 0.
+        frame.code.put(start, [[opcode.copy_free_vars, 1], [opcode.extended_arg, 1]].as_flattened());
+        frame.code.put(start + 4, &[opcode.make_cell, 0]);
+        frame.instruction(3);
+        assert_eq!(frame.all(), [cell_a, cell_b, free]);
+    }
+
+    /// Free-threaded 3.14 and later: each thread runs its own copy of the code.
+    fn thread_local_bytecode<L>() {
+        let mut frame = Built::new::<L>(&[kind::FREE]);
+        let (Some(tlbc_index), Some(co_tlbc)) = (frame.row.frame.tlbc_index, frame.row.code.co_tlbc)
+        else {
+            return;
+        };
+        let copy = frame.object(PLAIN);
+        let mut array = Memory::new(64);
+        array.put_word(0, 3);
+        array.put_word(8, JUNK);
+        array.put_word(16, JUNK);
+        array.put_word(24, copy);
+        let array = frame.keep(array);
+        frame.code.put_word(co_tlbc, array);
+        frame.frame.put_int(tlbc_index, 2);
+        let value = frame.object(PLAIN);
+        let cell = frame.cell(value);
+        let closure = frame.tuple(&[cell]);
+        frame.closure(closure);
+        for (ran, expected) in [(0, value), (FIRST_TRACEABLE as usize, 0)] {
+            frame.frame.put_word(frame.row.frame.instruction, copy + 2 * ran);
+            assert_eq!(frame.local(0), expected, "{ran} units ran");
+        }
+    }
+
+    /// R7: what the stack does not cover dangles.
+    fn slots_beyond_the_stack<L>() {
+        let mut frame = Built::new::<L>(&[LOCAL, LOCAL | kind::CELL, LOCAL]);
+        frame.started();
+        let value = frame.object(PLAIN);
+        frame.set_bits(0, value);
+        frame.set_bits(1, JUNK);
+        frame.set_bits(2, JUNK);
+        frame.stack_covers(1);
+        assert_eq!(frame.all(), [value, 0, 0]);
+        frame.set_bits(0, JUNK);
+        frame.stack_covers(0);
+        assert_eq!(frame.all(), [0, 0, 0]);
+        // More on the stack than slots: a suspended generator.
+        frame.set_bits(0, value);
+        frame.set_bits(1, value);
+        frame.set_bits(2, value);
+        frame.stack_covers(5);
+        assert_eq!(frame.all(), [value, value, value]);
+    }
+
+    /// R7: 3.11 and 3.12 keep the stack top of a finished generator.
+    fn generators<L>() {
+        let mut frame = Built::new::<L>(&[LOCAL, kind::FREE]);
+        let value = frame.object(PLAIN);
+        let cell = frame.cell(value);
+        let (alive, finished): (&[i8], &[i8]) = if frame.row.minor < 15 {
+            (&[-3, -2, -1, 0], &[1, 4])
+        } else {
+            (&[0, 1, 2, 3, 4], &[5])
+        };
+        for &state in alive {
+            frame.generator_state(state);
+            frame.set_bits(0, value);
+            frame.set_bits(1, cell);
+            // The prologue has run, wherever the instruction pointer is.
+            assert_eq!(frame.all(), [value, value], "state {state}");
+        }
+        for &state in finished {
+            frame.generator_state(state);
+            frame.set_bits(0, JUNK);
+            frame.set_bits(1, JUNK);
+            assert_eq!(frame.all(), [0, 0], "state {state}");
+        }
+        // The byte in front of another frame means nothing.
+        frame.set_bits(0, value);
+        frame.set_bits(1, cell);
+        frame.started();
+        for owner in [0, 2] {
+            frame.owner(owner);
+            assert_eq!(frame.all(), [value, value], "owner {owner}");
+        }
+    }
+
+    fn kinds<L>() {
+        let raw = [LOCAL | 0x02, LOCAL | 0x04, LOCAL | kind::CELL | 0x06, LOCAL | 0x08, LOCAL | 0x0c, LOCAL, kind::FREE];
+        let mut frame = Built::new::<L>(&raw);
+        let code = frame.row.code;
+        frame.code.put_int(code.co_argcount, 2);
+        frame.code.put_int(code.co_kwonlyargcount, 1);
+        frame.code.put_int(code.co_flags, CO_OPTIMIZED | CO_VARARGS | CO_VARKEYWORDS);
+        let arg = LOCAL | kind::ARG;
+        let expected = [arg, arg, arg | kind::CELL, arg, arg, LOCAL, kind::FREE];
+        for (index, expected) in expected.into_iter().enumerate() {
+            // SAFETY: the frame is complete, and nobody runs it.
+            let kind = unsafe { (frame.functions.kind)(frame.frame.address(), index as isize) };
+            assert_eq!(kind, Ok(expected), "slot {index}");
+        }
+    }
+}
