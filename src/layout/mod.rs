@@ -234,6 +234,31 @@ macro_rules! code_layout {
 }
 use code_layout;
 
+/// The [`FrameLayout`] of a struct, whatever it calls these fields.
+macro_rules! frame_layout {
+    (
+        $frame:ty,
+        executable: $executable:ident,
+        function: $function:ident,
+        instruction: $instruction:ident,
+        stack_top: $kind:ident($stack_top:ident)
+    ) => {
+        $crate::layout::FrameLayout {
+            size: size_of::<$frame>(),
+            executable: offset_of!($frame, $executable),
+            previous: offset_of!($frame, previous),
+            function: offset_of!($frame, $function),
+            instruction: offset_of!($frame, $instruction),
+            stack_top: offset_of!($frame, $stack_top),
+            stack_top_kind: $crate::layout::StackTop::$kind,
+            tlbc_index: None,
+            owner: offset_of!($frame, owner),
+            localsplus: offset_of!($frame, localsplus),
+        }
+    };
+}
+use frame_layout;
+
 /// How much of `_PyRuntime` is looked at: enough for every [`DebugOffsets`].
 pub const DEBUG_OFFSETS_SIZE: usize = 1024;
 

@@ -9,8 +9,8 @@ use super::object::{
 };
 use super::slot::Pointer;
 use super::{
-    Build, FrameLayout, FrameObjectLayout, FunctionLayout, GeneratorLayout, Layout, Opcodes, Row,
-    StackTop, code_layout,
+    Build, FrameObjectLayout, FunctionLayout, GeneratorLayout, Layout, Opcodes, Row, code_layout,
+    frame_layout,
 };
 
 #[repr(C)]
@@ -91,25 +91,21 @@ struct PyGenObject<H> {
     gi_iframe: [Ptr; 1],
 }
 
-const fn row<H: Header>(build: Build) -> Row {
+/// 3.12 shares what its own file does not replace, and so on.
+pub(super) const fn row<H: Header>(build: Build) -> Row {
     Row {
         minor: 11,
         build,
         object: H::OBJECT,
         tuple_ob_item: offset_of!(PyTupleObject<H>, ob_item),
         function: FunctionLayout::of::<H, 7>(),
-        frame: FrameLayout {
-            size: size_of::<PyInterpreterFrame>(),
-            executable: offset_of!(PyInterpreterFrame, f_code),
-            previous: offset_of!(PyInterpreterFrame, previous),
-            function: offset_of!(PyInterpreterFrame, f_func),
-            instruction: offset_of!(PyInterpreterFrame, prev_instr),
-            stack_top: offset_of!(PyInterpreterFrame, stacktop),
-            stack_top_kind: StackTop::Index,
-            tlbc_index: None,
-            owner: offset_of!(PyInterpreterFrame, owner),
-            localsplus: offset_of!(PyInterpreterFrame, localsplus),
-        },
+        frame: frame_layout!(
+            PyInterpreterFrame,
+            executable: f_code,
+            function: f_func,
+            instruction: prev_instr,
+            stack_top: Index(stacktop)
+        ),
         code: code_layout!(PyCodeObject<H>, co_tlbc: None),
         frame_object: FrameObjectLayout {
             f_frame_data: offset_of!(PyFrameObject<H>, _f_frame_data),

@@ -7,13 +7,10 @@
 
 use std::mem::offset_of;
 
-use super::object::{
-    Header, Ptr, PyErrStackItem, PyObject, PyTupleObject, PyVarObject, TraceRefsPyObject,
-};
+use super::object::{Header, Ptr, PyErrStackItem, PyObject, PyVarObject, TraceRefsPyObject};
 use super::slot::Pointer;
 use super::{
-    Build, FrameLayout, FrameObjectLayout, FunctionLayout, GeneratorLayout, Layout, Opcodes, Row,
-    StackTop, code_layout,
+    Build, FunctionLayout, GeneratorLayout, Layout, Row, code_layout, frame_layout, v3_11,
 };
 
 #[repr(C)]
@@ -66,21 +63,7 @@ struct PyCodeObject<H> {
 }
 
 #[repr(C)]
-struct PyFrameObject<H> {
-    ob_base: H,
-    f_back: Ptr,
-    f_frame: Ptr,
-    f_trace: Ptr,
-    f_lineno: i32,
-    f_trace_lines: i8,
-    f_trace_opcodes: i8,
-    f_fast_as_locals: i8,
-    _f_frame_data: [Ptr; 1],
-}
-
-/// Also of 3.13 and later.
-#[repr(C)]
-pub(super) struct PyGenObject<H> {
+struct PyGenObject<H> {
     ob_base: H,
     gi_weakreflist: Ptr,
     gi_name: Ptr,
@@ -90,44 +73,28 @@ pub(super) struct PyGenObject<H> {
     gi_hooks_inited: i8,
     gi_closed: i8,
     gi_running_async: i8,
-    pub(super) gi_frame_state: i8,
-    pub(super) gi_iframe: [Ptr; 1],
+    gi_frame_state: i8,
+    gi_iframe: [Ptr; 1],
 }
 
-const fn row<H: Header>(build: Build) -> Row {
+pub(super) const fn row<H: Header>(build: Build) -> Row {
     Row {
         minor: 12,
-        build,
-        object: H::OBJECT,
-        tuple_ob_item: offset_of!(PyTupleObject<H>, ob_item),
         function: FunctionLayout::of::<H, 8>(),
-        frame: FrameLayout {
-            size: size_of::<PyInterpreterFrame>(),
-            executable: offset_of!(PyInterpreterFrame, f_code),
-            previous: offset_of!(PyInterpreterFrame, previous),
-            function: offset_of!(PyInterpreterFrame, f_funcobj),
-            instruction: offset_of!(PyInterpreterFrame, prev_instr),
-            stack_top: offset_of!(PyInterpreterFrame, stacktop),
-            stack_top_kind: StackTop::Index,
-            tlbc_index: None,
-            owner: offset_of!(PyInterpreterFrame, owner),
-            localsplus: offset_of!(PyInterpreterFrame, localsplus),
-        },
+        frame: frame_layout!(
+            PyInterpreterFrame,
+            executable: f_code,
+            function: f_funcobj,
+            instruction: prev_instr,
+            stack_top: Index(stacktop)
+        ),
         code: code_layout!(PyCodeObject<H>, co_tlbc: None),
-        frame_object: FrameObjectLayout {
-            f_frame_data: offset_of!(PyFrameObject<H>, _f_frame_data),
-        },
         generator: GeneratorLayout {
             gi_iframe: offset_of!(PyGenObject<H>, gi_iframe),
             gi_frame_state: offset_of!(PyGenObject<H>, gi_frame_state),
             finished: 1,
         },
-        opcode: Opcodes {
-            make_cell: 135,
-            copy_free_vars: 149,
-            extended_arg: 144,
-        },
-        debug_offsets: None,
+        ..v3_11::row::<H>(build)
     }
 }
 

@@ -8,12 +8,10 @@
 
 use std::mem::offset_of;
 
-use super::object::{FreeThreadedPyObject, Header, Ptr, PyObject, PyTupleObject, PyVarObject};
+use super::object::{FreeThreadedPyObject, Header, Ptr, PyObject, PyVarObject};
 use super::slot::Pointer;
-use super::v3_12::PyGenObject;
 use super::{
-    Build, DebugOffsets, FrameLayout, FrameObjectLayout, FunctionLayout, GeneratorLayout, Layout,
-    Opcodes, Row, StackTop, code_layout,
+    Build, DebugOffsets, FrameObjectLayout, Layout, Opcodes, Row, code_layout, frame_layout, v3_12,
 };
 
 #[repr(C)]
@@ -80,33 +78,19 @@ struct PyFrameObject<H> {
     _f_frame_data: [Ptr; 1],
 }
 
-const fn row<H: Header>(build: Build) -> Row {
+pub(super) const fn row<H: Header>(build: Build) -> Row {
     Row {
         minor: 13,
-        build,
-        object: H::OBJECT,
-        tuple_ob_item: offset_of!(PyTupleObject<H>, ob_item),
-        function: FunctionLayout::of::<H, 8>(),
-        frame: FrameLayout {
-            size: size_of::<PyInterpreterFrame>(),
-            executable: offset_of!(PyInterpreterFrame, f_executable),
-            previous: offset_of!(PyInterpreterFrame, previous),
-            function: offset_of!(PyInterpreterFrame, f_funcobj),
-            instruction: offset_of!(PyInterpreterFrame, instr_ptr),
-            stack_top: offset_of!(PyInterpreterFrame, stacktop),
-            stack_top_kind: StackTop::Index,
-            tlbc_index: None,
-            owner: offset_of!(PyInterpreterFrame, owner),
-            localsplus: offset_of!(PyInterpreterFrame, localsplus),
-        },
+        frame: frame_layout!(
+            PyInterpreterFrame,
+            executable: f_executable,
+            function: f_funcobj,
+            instruction: instr_ptr,
+            stack_top: Index(stacktop)
+        ),
         code: code_layout!(PyCodeObject<H>, co_tlbc: None),
         frame_object: FrameObjectLayout {
             f_frame_data: offset_of!(PyFrameObject<H>, _f_frame_data),
-        },
-        generator: GeneratorLayout {
-            gi_iframe: offset_of!(PyGenObject<H>, gi_iframe),
-            gi_frame_state: offset_of!(PyGenObject<H>, gi_frame_state),
-            finished: 1,
         },
         opcode: Opcodes {
             make_cell: 94,
@@ -121,6 +105,7 @@ const fn row<H: Header>(build: Build) -> Row {
             bytes_object: 512,
             gen_object: None,
         }),
+        ..v3_12::row::<H>(build)
     }
 }
 

@@ -10,10 +10,9 @@ use std::mem::offset_of;
 
 use super::object::{FreeThreadedPyObject, Header, Ptr, PyObject, PyVarObject};
 use super::slot::StackRef as Tagged;
-use super::v3_12::PyGenObject;
 use super::{
-    Build, DebugOffsets, FrameLayout, FrameObjectLayout, FunctionLayout, GeneratorLayout, Layout,
-    Opcodes, Row, StackTop, code_layout,
+    Build, DebugOffsets, FrameLayout, FrameObjectLayout, FunctionLayout, Layout, Opcodes, Row,
+    code_layout, frame_layout, v3_13,
 };
 
 /// `_PyStackRef`: `uintptr_t bits`.
@@ -149,34 +148,21 @@ struct PyTupleObject<H> {
     ob_item: [Ptr; 1],
 }
 
-/// 3.15 shares it, but for what its own file replaces.
 pub(super) const fn row<H: Header>(build: Build) -> Row {
     Row {
         minor: 14,
-        build,
-        object: H::OBJECT,
         tuple_ob_item: offset_of!(PyTupleObject<H>, ob_item),
         function: FunctionLayout::of::<H, 9>(),
-        frame: FrameLayout {
-            size: size_of::<PyInterpreterFrame>(),
-            executable: offset_of!(PyInterpreterFrame, f_executable),
-            previous: offset_of!(PyInterpreterFrame, previous),
-            function: offset_of!(PyInterpreterFrame, f_funcobj),
-            instruction: offset_of!(PyInterpreterFrame, instr_ptr),
-            stack_top: offset_of!(PyInterpreterFrame, stackpointer),
-            stack_top_kind: StackTop::Pointer,
-            tlbc_index: None,
-            owner: offset_of!(PyInterpreterFrame, owner),
-            localsplus: offset_of!(PyInterpreterFrame, localsplus),
-        },
+        frame: frame_layout!(
+            PyInterpreterFrame,
+            executable: f_executable,
+            function: f_funcobj,
+            instruction: instr_ptr,
+            stack_top: Pointer(stackpointer)
+        ),
         code: code_layout!(PyCodeObject<H>, co_tlbc: None),
         frame_object: FrameObjectLayout {
             f_frame_data: offset_of!(PyFrameObject<H>, _f_frame_data),
-        },
-        generator: GeneratorLayout {
-            gi_iframe: offset_of!(PyGenObject<H>, gi_iframe),
-            gi_frame_state: offset_of!(PyGenObject<H>, gi_frame_state),
-            finished: 1,
         },
         opcode: Opcodes {
             make_cell: 97,
@@ -191,6 +177,7 @@ pub(super) const fn row<H: Header>(build: Build) -> Row {
             bytes_object: 592,
             gen_object: Some(664),
         }),
+        ..v3_13::row::<H>(build)
     }
 }
 
