@@ -1,105 +1,28 @@
 //! The Rust API on live frames of an embedded interpreter.
 
-use std::cell::{Cell, RefCell};
-use std::ffi::{CStr, CString, c_int, c_void};
+mod embedding;
 
+use std::cell::{Cell, RefCell};
+use std::ffi::c_void;
+
+use embedding::{attribute, text};
 use localsplus::{Error, Flags, Frame, Object};
 use pyo3_ffi as ffi;
-use pyo3_ffi::PyObject;
-
-type EvalFrame = unsafe extern "C" fn(*mut c_void, *mut c_void, c_int) -> *mut PyObject;
-
-// Not in every configuration of pyo3-ffi.
-unsafe extern "C" {
-    fn _PyInterpreterState_SetEvalFrameFunc(interpreter: *mut c_void, eval_frame: EvalFrame);
-    fn _PyEval_EvalFrameDefault(
-        thread: *mut c_void,
-        frame: *mut c_void,
-        throwflag: c_int,
-    ) -> *mut PyObject;
-    fn Py_CompileString(source: *const i8, filename: *const i8, start: c_int) -> *mut PyObject;
-}
-
-type Look = Box<dyn FnMut(Frame<'_>)>;
-
-thread_local! {
-    static LOOK: RefCell<Option<Look>> = const { RefCell::new(None) };
-}
-
-unsafe extern "C" fn hook(thread: *mut c_void, frame: *mut c_void, flag: c_int) -> *mut PyObject {
-    if let Some(mut look) = LOOK.take() {
-        // SAFETY: the interpreter is about to run this frame in this thread.
-        look(unsafe { Frame::from_ptr(frame) }.expect("a Python frame"));
-        LOOK.set(Some(look));
-    }
-    // SAFETY: the arguments are passed on as they came.
-    unsafe { _PyEval_EvalFrameDefault(thread, frame, flag) }
-}
 
 /// Runs `source` as a module, showing every frame of `function` to `look` before
 /// it starts.
 fn run(source: &str, function: &'static str, mut look: impl FnMut(Frame<'_>) + 'static) {
     let seen = std::rc::Rc::new(Cell::new(false));
     let sink = seen.clone();
-    let look = move |frame: Frame<'_>| {
+    embedding::run(source, move |frame| {
+        // SAFETY: this thread is about to run that frame.
+        let frame = unsafe { Frame::from_ptr(frame) }.expect("a Python frame");
         if name(frame) == function {
             sink.set(true);
             look(frame);
         }
-    };
-    let source = CString::new(source).expect("no NUL");
-    // SAFETY: both are C strings; the interpreter is initialised.
-    let code = unsafe {
-        Py_CompileString(
-            source.as_ptr().cast(),
-            c"test".as_ptr().cast(),
-            ffi::Py_file_input,
-        )
-    };
-    // SAFETY: Py_CompileString gives a reference away.
-    let code = unsafe { Object::from_owned_ptr(code) }.expect("valid Python");
-    // SAFETY: the thread is attached.
-    let globals = unsafe { ffi::PyDict_New() };
-    // SAFETY: PyDict_New gives a reference away.
-    let globals = unsafe { Object::from_owned_ptr(globals) }.expect("memory");
-    LOOK.set(Some(Box::new(look)));
-    // SAFETY: the thread is attached.
-    let interpreter: *mut c_void = unsafe { ffi::PyInterpreterState_Get() }.cast();
-    // SAFETY: `hook` is an eval-frame function.
-    unsafe { _PyInterpreterState_SetEvalFrameFunc(interpreter, hook) };
-    // SAFETY: a code object and a dict.
-    let result = unsafe { ffi::PyEval_EvalCode(code.as_ptr(), globals.as_ptr(), globals.as_ptr()) };
-    // SAFETY: this is what was in place before.
-    unsafe { _PyInterpreterState_SetEvalFrameFunc(interpreter, _PyEval_EvalFrameDefault) };
-    LOOK.set(None);
-    if result.is_null() {
-        // SAFETY: an exception is set.
-        unsafe { ffi::PyErr_Print() };
-    }
-    // SAFETY: PyEval_EvalCode gives a reference away.
-    unsafe { Object::from_owned_ptr(result) }.expect("no exception");
+    });
     assert!(seen.get(), "no frame of {function}");
-}
-
-fn text(object: &Object) -> String {
-    // SAFETY: the object is alive.
-    let text = unsafe { ffi::PyObject_Str(object.as_ptr()) };
-    // SAFETY: PyObject_Str gives a reference away.
-    let text = unsafe { Object::from_owned_ptr(text) }.expect("a str");
-    let mut length = 0;
-    // SAFETY: it is a str.
-    let utf8 = unsafe { ffi::PyUnicode_AsUTF8AndSize(text.as_ptr(), &raw mut length) };
-    // SAFETY: the str keeps its C string.
-    unsafe { CStr::from_ptr(utf8) }
-        .to_string_lossy()
-        .into_owned()
-}
-
-fn attribute(object: &Object, name: &CStr) -> Object {
-    // SAFETY: the object is alive.
-    let value = unsafe { ffi::PyObject_GetAttrString(object.as_ptr(), name.as_ptr()) };
-    // SAFETY: PyObject_GetAttrString gives a reference away.
-    unsafe { Object::from_owned_ptr(value) }.expect("the attribute")
 }
 
 fn reference_count(object: &Object) -> String {
@@ -129,8 +52,7 @@ fn name(frame: Frame<'_>) -> String {
 /// One interpreter for all of this file: it cannot be started twice.
 #[test]
 fn rust_api() {
-    // SAFETY: nothing else in this process has started an interpreter.
-    unsafe { ffi::Py_InitializeEx(0) };
+    embedding::start();
     // SAFETY: the thread is attached from here on.
     unsafe { localsplus::init() }.expect("a supported interpreter");
     // SAFETY: as above.
