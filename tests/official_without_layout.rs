@@ -124,7 +124,7 @@ fn official_without_layout() {
 def outer():
     free = 'f'
     def inner(a, b, *args):
-        late = lambda: b
+        late = lambda: (b, late)
         return free, late
     return inner
 outer()(1, 2, 3)
