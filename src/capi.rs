@@ -4,12 +4,14 @@
 use std::ffi::{CString, c_char, c_int, c_uint};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::ptr::{null, null_mut};
+use std::sync::atomic::{AtomicPtr, Ordering};
 
 use pyo3_ffi as ffi;
 use pyo3_ffi::{Py_ssize_t, PyObject};
 
 use crate::error::Error;
-use crate::read::flags;
+use crate::layout::Layout;
+use crate::read::{self, Functions, Interpreter, flags};
 use crate::reader::{Question, Reader, reader};
 
 /// `LOCALSPLUS_ABI_VERSION`.
@@ -104,11 +106,113 @@ pub unsafe extern "C" fn localsplus_provider() -> *const c_char {
     catch_unwind(name).unwrap_or(null())
 }
 
+type GetLocal = unsafe extern "C" fn(*mut u8, Py_ssize_t, *mut *mut PyObject) -> c_int;
+type GetLocals = unsafe extern "C" fn(*mut u8, *mut *mut PyObject, Py_ssize_t) -> Py_ssize_t;
+
+/// The two functions that run on every call of every function, compiled for one
+/// layout.
+#[derive(Debug, Clone, Copy)]
+pub struct Direct {
+    get_local: GetLocal,
+    get_locals: GetLocals,
+}
+
+impl Direct {
+    /// For layout `L`.
+    pub const fn of<L: Layout, I: Interpreter>() -> Self {
+        Self {
+            get_local: get_local::<L, I>,
+            get_locals: get_locals::<L, I>,
+        }
+    }
+}
+
+/// Where the two exported functions jump to: first to those that choose the
+/// provider, then directly to the layout's, so that "chosen yet?" is asked no
+/// more.
+static GET_LOCAL: AtomicPtr<()> = AtomicPtr::new(get_local_of_provider as *mut ());
+static GET_LOCALS: AtomicPtr<()> = AtomicPtr::new(get_locals_of_provider as *mut ());
+
+/// Makes the exported functions jump to those of a provider that has some.
+pub fn adopt(functions: &Functions) {
+    if let Some(direct) = functions.direct {
+        GET_LOCAL.store(direct.get_local as *mut (), Ordering::Release);
+        GET_LOCALS.store(direct.get_locals as *mut (), Ordering::Release);
+    }
+}
+
 /// # Safety
 /// As `localsplus.h` says: `frame` is NULL or a frame that may be read, `result`
 /// NULL or writable, and the calling thread attached.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn localsplus_get_local(
+    frame: *mut u8,
+    index: Py_ssize_t,
+    result: *mut *mut PyObject,
+) -> c_int {
+    let get_local = GET_LOCAL.load(Ordering::Acquire);
+    // SAFETY: only functions of this type are stored there.
+    let get_local = unsafe { std::mem::transmute::<*mut (), GetLocal>(get_local) };
+    // SAFETY: passed on to the caller.
+    unsafe { get_local(frame, index, result) }
+}
+
+/// # Safety
+/// As [`localsplus_get_local`], with room for `capacity` elements in `result`.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn localsplus_get_locals(
+    frame: *mut u8,
+    result: *mut *mut PyObject,
+    capacity: Py_ssize_t,
+) -> Py_ssize_t {
+    let get_locals = GET_LOCALS.load(Ordering::Acquire);
+    // SAFETY: only functions of this type are stored there.
+    let get_locals = unsafe { std::mem::transmute::<*mut (), GetLocals>(get_locals) };
+    // SAFETY: passed on to the caller.
+    unsafe { get_locals(frame, result, capacity) }
+}
+
+/// # Safety
+/// As [`localsplus_get_local`]; `L` and `I` are those of the running interpreter.
+unsafe extern "C" fn get_local<L: Layout, I: Interpreter>(
+    frame: *mut u8,
+    index: Py_ssize_t,
+    result: *mut *mut PyObject,
+) -> c_int {
+    if !frame.is_null() && !result.is_null() {
+        // SAFETY: frame, result and thread are as the caller promises.
+        if let Ok(found) = unsafe { read::get::<L, I>(frame as usize, index, 0, result) } {
+            return found.into();
+        }
+    }
+    // Once more, for the error.
+    // SAFETY: passed on to the caller.
+    unsafe { get_local_of_provider(frame, index, result) }
+}
+
+/// # Safety
+/// As [`localsplus_get_locals`]; `L` and `I` are those of the running interpreter.
+unsafe extern "C" fn get_locals<L: Layout, I: Interpreter>(
+    frame: *mut u8,
+    result: *mut *mut PyObject,
+    capacity: Py_ssize_t,
+) -> Py_ssize_t {
+    if !frame.is_null() && !result.is_null() && capacity >= 0 {
+        // SAFETY: frame, result and thread are as the caller promises.
+        let count = unsafe { read::get_all::<L, I>(frame as usize, result, capacity as usize) };
+        if let Ok(count) = count {
+            return count as Py_ssize_t;
+        }
+    }
+    // Once more, for the error.
+    // SAFETY: passed on to the caller.
+    unsafe { get_locals_of_provider(frame, result, capacity) }
+}
+
+/// # Safety
+/// As [`localsplus_get_local`].
+#[cold]
+unsafe extern "C" fn get_local_of_provider(
     frame: *mut u8,
     index: Py_ssize_t,
     result: *mut *mut PyObject,
@@ -146,9 +250,9 @@ pub unsafe extern "C" fn localsplus_get_slot(
 }
 
 /// # Safety
-/// As [`localsplus_get_local`], with room for `capacity` elements in `result`.
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn localsplus_get_locals(
+/// As [`localsplus_get_locals`].
+#[cold]
+unsafe extern "C" fn get_locals_of_provider(
     frame: *mut u8,
     result: *mut *mut PyObject,
     capacity: Py_ssize_t,

@@ -3,6 +3,8 @@
 use std::ffi::CStr;
 use std::fmt;
 use std::marker::PhantomData;
+use std::mem::MaybeUninit;
+use std::ops::{Deref, DerefMut};
 use std::ptr::{NonNull, null_mut};
 
 use pyo3_ffi::PyObject;
@@ -166,7 +168,15 @@ impl<'a> Frame<'a> {
     /// [`Error::IndexOutOfRange`].
     #[inline]
     pub fn get_local(&self, index: usize) -> Result<Option<Object>, Error> {
-        self.get_slot(index, Flags::NONE)
+        let index = clamp(index);
+        let mut value = null_mut();
+        let get_local = self.reader.functions.get_local;
+        // SAFETY: as in `get_slot`.
+        match unsafe { get_local(self.address(), index, &raw mut value) } {
+            // SAFETY: `get_local` gives a reference away, or writes NULL.
+            Ok(_) => Ok(unsafe { Object::from_owned_ptr(value) }),
+            Err(fault) => Err(self.error(fault, Question::Slot(index))),
+        }
     }
 
     /// Like [`get_local`](Self::get_local), changed by `flags`.
@@ -188,29 +198,45 @@ impl<'a> Frame<'a> {
         }
     }
 
-    /// All slots' values at once: fills `values[..count]`, dropping what was
-    /// there, and answers the count.
+    /// All slots' values at once, in `buffer`, which must have room for
+    /// [`count`](Self::count) of them. They are dropped with the answer.
+    ///
+    /// ```no_run
+    /// # fn example(frame: localsplus::Frame<'_>) -> Result<(), localsplus::Error> {
+    /// use std::mem::MaybeUninit;
+    ///
+    /// let mut buffer = [const { MaybeUninit::uninit() }; 64];
+    /// for (index, value) in frame.get_locals(&mut buffer)?.iter().enumerate() {
+    ///     println!("{index}: {value:?}");
+    /// }
+    /// # Ok(())
+    /// # }
+    /// ```
     ///
     /// # Errors
-    /// [`Error::Capacity`] if `values` is shorter than the count; then nothing is
-    /// changed.
+    /// [`Error::Capacity`] if `buffer` is too short.
     #[inline]
-    pub fn get_locals(&self, values: &mut [Option<Object>]) -> Result<usize, Error> {
-        let count = self.count()?;
-        let capacity = values.len();
-        if capacity < count {
-            let capacity = clamp(capacity);
-            return Err(Error::Capacity { capacity, count });
-        }
-        values[..count].fill_with(|| None);
+    pub fn get_locals<'b>(
+        &self,
+        buffer: &'b mut [MaybeUninit<Option<Object>>],
+    ) -> Result<Locals<'b>, Error> {
+        let capacity = buffer.len();
         // `Option<Object>` is a pointer, with NULL for `None`.
-        let result = values.as_mut_ptr().cast::<*mut PyObject>();
+        let first = buffer.as_mut_ptr().cast::<*mut PyObject>();
         let get_all = self.reader.functions.get_all;
         // SAFETY: as in `get_slot`; `capacity` elements can be written to.
-        unsafe { get_all(self.address(), result, capacity) }.map_err(|fault| {
-            let capacity = clamp(capacity);
-            self.error(fault, Question::Slots { capacity })
-        })
+        match unsafe { get_all(self.address(), first, capacity) } {
+            Ok(count) => Ok(Locals {
+                first,
+                count,
+                drop_all: self.reader.functions.drop_all,
+                buffer: PhantomData,
+            }),
+            Err(fault) => {
+                let capacity = clamp(capacity);
+                Err(self.error(fault, Question::Slots { capacity }))
+            }
+        }
     }
 
     /// Every slot, in order. Empty if the number of slots is not to be had.
@@ -232,6 +258,43 @@ fn clamp(index: usize) -> isize {
 impl fmt::Debug for Frame<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "Frame({:p})", self.pointer)
+    }
+}
+
+/// The values of all slots of a frame, by index; `None` where there is none.
+#[derive(Debug)]
+pub struct Locals<'b> {
+    first: *mut *mut PyObject,
+    count: usize,
+    /// All at once: cheaper than one by one.
+    drop_all: unsafe fn(*mut *mut PyObject, usize),
+    buffer: PhantomData<&'b mut [Option<Object>]>,
+}
+
+impl Deref for Locals<'_> {
+    type Target = [Option<Object>];
+
+    #[inline]
+    fn deref(&self) -> &[Option<Object>] {
+        // SAFETY: `get_locals` has filled that many elements, which are borrowed as
+        // long as `self`.
+        unsafe { std::slice::from_raw_parts(self.first.cast(), self.count) }
+    }
+}
+
+impl DerefMut for Locals<'_> {
+    #[inline]
+    fn deref_mut(&mut self) -> &mut [Option<Object>] {
+        // SAFETY: as above, and `self` has the buffer to itself.
+        unsafe { std::slice::from_raw_parts_mut(self.first.cast(), self.count) }
+    }
+}
+
+impl Drop for Locals<'_> {
+    #[inline]
+    fn drop(&mut self) {
+        // SAFETY: the references are ours, and nobody sees them again.
+        unsafe { (self.drop_all)(self.first, self.count) };
     }
 }
 

@@ -110,7 +110,7 @@ mod reader;
 mod runtime;
 
 pub use error::Error;
-pub use frame::{Flags, Frame, Kind, Slot, init, provider};
+pub use frame::{Flags, Frame, Kind, Locals, Slot, init, provider};
 pub use object::Object;
 
 /// Compiles the README's example.

@@ -49,7 +49,20 @@ pub static FUNCTIONS: Functions = Functions {
     names,
     kind,
     get,
+    get_local: |frame, index, result| {
+        // SAFETY: passed on to the caller.
+        unsafe { get(frame, index, 0, result) }
+    },
     get_all,
+    drop_all: |values, count| {
+        for index in 0..count {
+            // SAFETY: the caller promises that many elements.
+            let value = unsafe { values.wrapping_add(index).read() };
+            // SAFETY: NULL, or a reference that the caller gives away.
+            unsafe { ffi::Py_DecRef(value) };
+        }
+    },
+    direct: None,
 };
 
 impl Official {

@@ -10,6 +10,7 @@ use std::ptr::NonNull;
 
 use pyo3_ffi::PyObject;
 
+use crate::capi::Direct;
 use crate::layout::slot::Slot;
 use crate::layout::{Layout, Row, StackTop};
 
@@ -72,12 +73,23 @@ pub trait Interpreter: 'static {
     fn cell_type() -> usize;
     /// The address of `PyTuple_Type`.
     fn tuple_type() -> usize;
+    /// Whether a type is a subclass of `tuple`.
+    ///
+    /// # Safety
+    /// `ty` is the address of a live type of this interpreter, and the calling
+    /// thread is attached.
+    unsafe fn is_tuple_subclass(ty: usize) -> bool;
     /// Takes a new reference to `object`.
     ///
     /// # Safety
     /// `object` is a live object of this interpreter, and the calling thread is
     /// attached.
     unsafe fn new_reference(object: NonNull<PyObject>) -> NonNull<PyObject>;
+    /// Gives a reference to `object` back.
+    ///
+    /// # Safety
+    /// As [`new_reference`](Self::new_reference); the reference is the caller's.
+    unsafe fn drop_reference(object: NonNull<PyObject>);
     /// A new reference to the contents of `cell`, if it has any.
     ///
     /// # Safety
@@ -95,7 +107,7 @@ unsafe fn field<T: Copy>(base: usize, offset: usize) -> T {
     let address = base.wrapping_add(offset) as *const T;
     // SAFETY: the caller promises a live, initialised `T` there; C structs keep
     // their fields aligned.
-    unsafe { address.read() }
+    unsafe { address.read_unaligned() }
 }
 
 /// How much of the prologue (COPY_FREE_VARS and MAKE_CELL, up to RESUME) ran.
@@ -107,7 +119,8 @@ enum Prologue {
     Done,
 }
 
-/// A frame that is known to run Python code.
+/// A frame that is known to run Python code. Two words, so that it is passed in
+/// registers.
 struct PythonFrame<L, I> {
     frame: usize,
     code: usize,
@@ -141,6 +154,12 @@ impl<L: Layout, I: Interpreter> PythonFrame<L, I> {
     }
 
     #[inline(always)]
+    fn owner(&self) -> u8 {
+        // SAFETY: as in `new`.
+        unsafe { field(self.frame, L::ROW.frame.owner) }
+    }
+
+    #[inline(always)]
     fn code_int(&self, offset: usize) -> i32 {
         // SAFETY: `self.code` is a live code object and `offset` one of its
         // `int` fields in layout `L`.
@@ -163,45 +182,76 @@ impl<L: Layout, I: Interpreter> PythonFrame<L, I> {
 
     #[inline(always)]
     fn count(&self) -> usize {
-        self.code_int(L::ROW.code.co_nlocalsplus) as usize
+        // Never negative: without the sign it takes no extension.
+        self.code_int(L::ROW.code.co_nlocalsplus) as u32 as usize
     }
 
     #[inline(always)]
     fn first_free(&self) -> usize {
-        self.count() - self.code_int(L::ROW.code.co_nfreevars) as usize
+        self.count() - self.code_int(L::ROW.code.co_nfreevars) as u32 as usize
+    }
+
+    /// The address of the kinds, one byte a slot.
+    #[inline(always)]
+    fn raw_kinds(&self) -> usize {
+        self.code_word(L::ROW.code.co_localspluskinds) + L::ROW.object.bytes_ob_sval
     }
 
     /// The kind of slot `index`, which must be below the count.
     #[inline(always)]
     fn raw_kind(&self, index: usize) -> u8 {
-        let kinds = self.code_word(L::ROW.code.co_localspluskinds);
-        // SAFETY: `kinds` is a bytes object that the code object keeps alive, and
-        // it is as long as there are slots.
-        unsafe { field(kinds, L::ROW.object.bytes_ob_sval + index) }
+        // SAFETY: the kinds are a bytes object that the code object keeps alive,
+        // as long as there are slots.
+        unsafe { field(self.raw_kinds(), index) }
     }
 
-    /// The number of leading slots whose memory is in use (R7).
+    /// The number of leading slots whose memory is in use (R7); more than there
+    /// are slots if all of them are.
     #[inline(always)]
     fn live(&self) -> usize {
         let row: &Row = &const { L::ROW };
-        // SAFETY: as in `new`.
-        let owner: u8 = unsafe { field(self.frame, row.frame.owner) };
-        if owner == OWNED_BY_GENERATOR && self.generator_is_finished() {
+        if self.owner() == OWNED_BY_GENERATOR && self.generator_is_finished() {
             // 3.11 and 3.12 keep the old stack top here, over freed slots.
             return 0;
         }
         match row.frame.stack_top_kind {
             StackTop::Index => {
-                // SAFETY: `stacktop` is an `int` field of the frame.
-                let top: i32 = unsafe { field(self.frame, row.frame.stack_top) };
-                // Negative while the frame executes.
-                usize::try_from(top).unwrap_or(usize::MAX)
+                // SAFETY: `stacktop` is an `int` field of the frame. It is negative,
+                // hence huge here, while the frame executes.
+                let top: u32 = unsafe { field(self.frame, row.frame.stack_top) };
+                top as usize
             }
             StackTop::Pointer => match self.frame_word(row.frame.stack_top) {
                 0 => usize::MAX,
-                top => top.saturating_sub(self.frame + row.frame.localsplus) / size_of::<usize>(),
+                // Never below `localsplus`.
+                top => top.wrapping_sub(self.slot_address(0)) / size_of::<usize>(),
             },
         }
+    }
+
+    /// Whether all of `count` slots are live.
+    #[inline(always)]
+    fn all_live(&self, count: usize) -> bool {
+        let row: &Row = &const { L::ROW };
+        if self.owner() == OWNED_BY_GENERATOR && self.generator_is_finished() {
+            return false;
+        }
+        match row.frame.stack_top_kind {
+            StackTop::Index => {
+                // SAFETY: as in `live`.
+                let top: u32 = unsafe { field(self.frame, row.frame.stack_top) };
+                top as usize >= count
+            }
+            StackTop::Pointer => {
+                let top = self.frame_word(row.frame.stack_top);
+                top == 0 || top >= self.slot_address(count)
+            }
+        }
+    }
+
+    #[inline(always)]
+    fn slot_address(&self, index: usize) -> usize {
+        self.frame + L::ROW.frame.localsplus + index * size_of::<usize>()
     }
 
     /// Only for a frame that is embedded in its generator.
@@ -218,9 +268,7 @@ impl<L: Layout, I: Interpreter> PythonFrame<L, I> {
     #[inline(always)]
     fn prologue(&self) -> Prologue {
         let row: &Row = &const { L::ROW };
-        // SAFETY: as in `new`.
-        let owner: u8 = unsafe { field(self.frame, row.frame.owner) };
-        if owner == OWNED_BY_GENERATOR {
+        if self.owner() == OWNED_BY_GENERATOR {
             // RETURN_GENERATOR, which follows the prologue, made the generator.
             return Prologue::Done;
         }
@@ -230,13 +278,14 @@ impl<L: Layout, I: Interpreter> PythonFrame<L, I> {
         // Code units are two bytes. Before 3.13 the field starts out at the unit
         // *before* the first, so that it may be negative. In every version the
         // units before the one it points at have run.
-        let ran = distance / 2;
-        if ran >= self.code_int(row.code.co_firsttraceable) as isize {
+        if distance < 2 {
+            return Prologue::NotStarted;
+        }
+        let ran = distance as usize / 2;
+        if ran >= self.code_int(row.code.co_firsttraceable) as u32 as usize {
             Prologue::Done
-        } else if ran <= 0 {
-            Prologue::NotStarted
         } else {
-            Prologue::Partly(ran as usize)
+            Prologue::Partly(ran)
         }
     }
 
@@ -301,22 +350,62 @@ impl<L: Layout, I: Interpreter> PythonFrame<L, I> {
         }
     }
 
+    /// The kinds of the first `count` slots in eight lanes, so that a bit is in one
+    /// of them if any slot has it.
+    #[inline(always)]
+    fn union_of_kinds(&self, count: usize) -> u64 {
+        let kinds = self.raw_kinds();
+        // There are as many kinds as slots: the last read ends at the last of them,
+        // and may overlap the one before.
+        macro_rules! both_ends {
+            ($lanes:ty) => {{
+                // SAFETY: `count` is at least the size.
+                let first: $lanes = unsafe { field(kinds, 0) };
+                // SAFETY: as above.
+                let last: $lanes = unsafe { field(kinds, count - size_of::<$lanes>()) };
+                u64::from(first | last)
+            }};
+        }
+        if count >= 8 {
+            let mut all = both_ends!(u64);
+            for index in (8..count - 8).step_by(8) {
+                // SAFETY: eight more kinds are there.
+                all |= unsafe { field::<u64>(kinds, index) };
+            }
+            all
+        } else if count >= 4 {
+            both_ends!(u32)
+        } else if count >= 2 {
+            both_ends!(u16)
+        } else if count == 1 {
+            both_ends!(u8)
+        } else {
+            0
+        }
+    }
+
+    /// Whether what is in the first `count` slots is what they answer: they are
+    /// plain locals, or cells that the prologue has not made yet.
+    #[inline(always)]
+    fn slots_are_values(&self, count: usize) -> bool {
+        let all = self.union_of_kinds(count);
+        let any = |bits: u8| all & (0x0101_0101_0101_0101 * u64::from(bits)) != 0;
+        !any(kind::HIDDEN | kind::FREE)
+            && (!any(kind::CELL) || self.prologue() == Prologue::NotStarted)
+    }
+
     /// The object in slot `index`, borrowed. The slot must be live.
     #[inline(always)]
     fn slot(&self, index: usize) -> Option<usize> {
         // SAFETY: `index` is below the count and the slot is live, so its word
         // is initialised.
-        let bits: usize = unsafe {
-            field(
-                self.frame,
-                L::ROW.frame.localsplus + index * size_of::<usize>(),
-            )
-        };
+        let bits: usize = unsafe { field(self.slot_address(index), 0) };
         L::Slot::decode(bits)
     }
 
-    /// The cell for free slot `index` in the function's closure, borrowed (R4).
-    fn closure_cell(&self, index: usize) -> Option<usize> {
+    /// The cells of the function's closure (R4): an address, and how many.
+    #[inline(always)]
+    fn closure(&self) -> Option<(usize, usize)> {
         let row: &Row = &const { L::ROW };
         let function = L::Slot::decode(self.frame_word(row.frame.function))?;
         // SAFETY: the frame keeps its function, an object, alive.
@@ -325,67 +414,77 @@ impl<L: Layout, I: Interpreter> PythonFrame<L, I> {
         }
         // SAFETY: `function` is a function object, whose closure is a pointer.
         let closure: usize = unsafe { field(function, row.function.func_closure) };
-        // SAFETY: a closure that is not NULL is an object that the function owns.
-        if closure == 0 || unsafe { type_of::<L>(closure) } != I::tuple_type() {
+        if closure == 0 {
             return None;
         }
-        let position = index - self.first_free();
+        // SAFETY: a closure that is not NULL is an object that the function owns.
+        let ty = unsafe { type_of::<L>(closure) };
+        // A function can be made with a closure of a class derived from `tuple`.
+        // SAFETY: a live object's type is alive.
+        if ty != I::tuple_type() && !unsafe { I::is_tuple_subclass(ty) } {
+            return None;
+        }
         // SAFETY: `closure` is a tuple, whose `ob_size` is a `Py_ssize_t`.
-        let size: isize = unsafe { field(closure, row.object.ob_size) };
-        if position as isize >= size {
+        let size: usize = unsafe { field(closure, row.object.ob_size) };
+        Some((closure + row.tuple_ob_item, size))
+    }
+
+    /// The cell for free slot `index` in the closure, borrowed (R4).
+    #[inline(always)]
+    fn closure_cell(&self, index: usize) -> Option<usize> {
+        let (cells, size) = self.closure()?;
+        let position = index - self.first_free();
+        if position >= size {
             return None;
         }
         // SAFETY: `position` is below the tuple's size.
-        let cell: usize =
-            unsafe { field(closure, row.tuple_ob_item + position * size_of::<usize>()) };
+        let cell: usize = unsafe { field(cells, position * size_of::<usize>()) };
         (cell != 0).then_some(cell)
     }
 
-    /// What slot `index` answers. It must be below the count, and `raw_kind` its
-    /// kind.
+    /// What slot `index` answers. It must be live, and `raw_kind` its kind.
     #[inline(always)]
     fn value(
         &self,
         index: usize,
         raw_kind: u8,
-        live: usize,
         flags: u32,
+        prologue: Prologue,
     ) -> Option<NonNull<PyObject>> {
-        if index >= live {
-            return None;
-        }
-        if raw_kind & (kind::HIDDEN | kind::CELL | kind::FREE) != 0 {
-            return self.special_value(index, raw_kind, flags);
-        }
-        self.new_reference(self.slot(index)?)
-    }
-
-    /// `value` for a live slot that is not just a local variable.
-    fn special_value(&self, index: usize, raw_kind: u8, flags: u32) -> Option<NonNull<PyObject>> {
-        if raw_kind & kind::HIDDEN != 0 && flags & flags::HIDDEN == 0 {
-            return None; // R2
-        }
-        if raw_kind & kind::FREE != 0 {
-            if self.code_int(L::ROW.code.co_flags) & CO_OPTIMIZED == 0 {
-                return None; // R3
+        if raw_kind & (kind::HIDDEN | kind::FREE) != 0 {
+            if raw_kind & kind::HIDDEN != 0 && flags & flags::HIDDEN == 0 {
+                return None; // R2
             }
-            let cell = if self.copied_free_vars(self.prologue()) {
-                self.slot(index)?
-            } else {
-                self.closure_cell(index)?
-            };
-            // R12: anything else than a cell is no value.
-            return self.is_cell(cell).then(|| self.unbox(cell, flags))?;
+            if raw_kind & kind::FREE != 0 {
+                return self.free_value(index, flags, prologue);
+            }
         }
         let value = self.slot(index)?;
         // R5: an argument that is itself a cell is not to be unboxed.
-        if raw_kind & kind::CELL != 0
-            && self.is_cell(value)
-            && self.made_cell(self.prologue(), index)
-        {
+        if raw_kind & kind::CELL != 0 && self.is_cell(value) && self.made_cell(prologue, index) {
             return self.unbox(value, flags);
         }
         self.new_reference(value)
+    }
+
+    /// `value` for a free slot.
+    #[inline(always)]
+    fn free_value(
+        &self,
+        index: usize,
+        flags: u32,
+        prologue: Prologue,
+    ) -> Option<NonNull<PyObject>> {
+        if self.code_int(L::ROW.code.co_flags) & CO_OPTIMIZED == 0 {
+            return None; // R3
+        }
+        let cell = if self.copied_free_vars(prologue) {
+            self.slot(index)?
+        } else {
+            self.closure_cell(index)?
+        };
+        // R12: anything else than a cell is no value.
+        self.is_cell(cell).then(|| self.unbox(cell, flags))?
     }
 
     #[inline(always)]
@@ -486,6 +585,7 @@ pub unsafe fn kind_of<L: Layout, I: Interpreter>(frame: usize, index: isize) -> 
 ///
 /// # Safety
 /// As [`code`]; `result` can be written to.
+#[inline(always)]
 pub unsafe fn get<L: Layout, I: Interpreter>(
     frame: usize,
     index: isize,
@@ -499,10 +599,38 @@ pub unsafe fn get<L: Layout, I: Interpreter>(
     if index >= python.count() {
         return Err(Fault::Index);
     }
-    let value = python.value(index, python.raw_kind(index), python.live(), flags);
+    let raw_kind = python.raw_kind(index);
+    let value = if index >= python.live() {
+        None
+    } else if raw_kind & (kind::HIDDEN | kind::FREE) != 0 {
+        return Ok(get_special(python, index, raw_kind, flags, result));
+    } else {
+        match python.slot(index) {
+            Some(value) if raw_kind & kind::CELL != 0 && python.is_cell(value) => {
+                return Ok(get_special(python, index, raw_kind, flags, result));
+            }
+            value => value.and_then(|value| python.new_reference(value)),
+        }
+    };
     // SAFETY: the caller lets us write there.
     unsafe { result.write(pointer(value)) };
     Ok(value.is_some())
+}
+
+/// `get` for a live slot that takes more than a look. Out of line, so that what
+/// it keeps in registers does not burden the rest.
+#[inline(never)]
+fn get_special<L: Layout, I: Interpreter>(
+    python: PythonFrame<L, I>,
+    index: usize,
+    raw_kind: u8,
+    flags: u32,
+    result: *mut *mut PyObject,
+) -> bool {
+    let value = python.value(index, raw_kind, flags, python.prologue());
+    // SAFETY: `get` was promised that we may write there.
+    unsafe { result.write(pointer(value)) };
+    value.is_some()
 }
 
 /// Writes a new reference to every slot's value, or NULL, to `result`, and
@@ -510,6 +638,7 @@ pub unsafe fn get<L: Layout, I: Interpreter>(
 ///
 /// # Safety
 /// As [`code`]; `capacity` elements of `result` can be written to.
+#[inline(always)]
 pub unsafe fn get_all<L: Layout, I: Interpreter>(
     frame: usize,
     result: *mut *mut PyObject,
@@ -521,13 +650,95 @@ pub unsafe fn get_all<L: Layout, I: Interpreter>(
     if capacity < count {
         return Err(Fault::Capacity);
     }
-    let live = python.live();
-    for index in 0..count {
-        let value = python.value(index, python.raw_kind(index), live, 0);
+    let first_free = python.first_free();
+    if !python.all_live(count) || !python.slots_are_values(first_free) {
+        return Ok(write_slots(python, result, 0));
+    }
+    for index in 0..first_free {
+        let value = python
+            .slot(index)
+            .and_then(|object| python.new_reference(object));
         // SAFETY: `index` is below the capacity.
         unsafe { result.wrapping_add(index).write(pointer(value)) };
     }
+    if first_free < count {
+        return Ok(write_free_slots(python, result));
+    }
     Ok(count)
+}
+
+/// Writes the values of the slots from `start` on to `result`, which has room for
+/// all slots, and answers how many there are.
+#[inline(never)]
+fn write_slots<L: Layout, I: Interpreter>(
+    python: PythonFrame<L, I>,
+    result: *mut *mut PyObject,
+    start: usize,
+) -> usize {
+    let count = python.count();
+    let live = python.live().min(count);
+    let prologue = python.prologue();
+    let kinds = python.raw_kinds();
+    for index in start..live {
+        // SAFETY: there are as many kinds as slots.
+        let raw_kind: u8 = unsafe { field(kinds, index) };
+        let value = python.value(index, raw_kind, 0, prologue);
+        // SAFETY: there is room for all slots.
+        unsafe { result.wrapping_add(index).write(pointer(value)) };
+    }
+    for index in live.max(start)..count {
+        // SAFETY: as above.
+        unsafe { result.wrapping_add(index).write(std::ptr::null_mut()) };
+    }
+    count
+}
+
+/// `write_slots` for the free slots of a frame whose slots are all live: straight
+/// from the closure, if that is how it is.
+#[inline(never)]
+fn write_free_slots<L: Layout, I: Interpreter>(
+    python: PythonFrame<L, I>,
+    result: *mut *mut PyObject,
+) -> usize {
+    let (count, first_free) = (python.count(), python.first_free());
+    let (cells, size) = match python.prologue() {
+        Prologue::NotStarted => python.closure().unwrap_or_default(),
+        _ => (0, 0),
+    };
+    let optimized = python.code_int(L::ROW.code.co_flags) & CO_OPTIMIZED != 0;
+    let kinds = python.raw_kinds();
+    // SAFETY: there are as many kinds as slots.
+    let is_free = |index: usize| unsafe { field::<u8>(kinds, index) } == kind::FREE;
+    if !optimized || size < count - first_free || !(first_free..count).all(is_free) {
+        return write_slots(python, result, first_free);
+    }
+    for position in 0..count - first_free {
+        // SAFETY: `position` is below the closure's size.
+        let cell: usize = unsafe { field(cells, position * size_of::<usize>()) };
+        // R12: anything else than a cell is no value.
+        let is_cell = cell != 0 && python.is_cell(cell);
+        let value = is_cell.then(|| python.unbox(cell, 0)).flatten();
+        let result = result.wrapping_add(first_free + position);
+        // SAFETY: there is room for all slots.
+        unsafe { result.write(pointer(value)) };
+    }
+    count
+}
+
+/// Gives back the references in `values`, skipping NULL.
+///
+/// # Safety
+/// `count` elements of `values` are references of the caller's, or NULL, and the
+/// calling thread is attached.
+unsafe fn drop_all<I: Interpreter>(values: *mut *mut PyObject, count: usize) {
+    for index in 0..count {
+        // SAFETY: `index` is below the count.
+        let value = unsafe { values.wrapping_add(index).read() };
+        if let Some(value) = NonNull::new(value) {
+            // SAFETY: the caller gives it away.
+            unsafe { I::drop_reference(value) };
+        }
+    }
 }
 
 /// A value as C has it.
@@ -551,8 +762,14 @@ pub struct Functions {
     pub kind: unsafe fn(frame: usize, index: isize) -> Result<u8, Fault>,
     /// `get`.
     pub get: unsafe fn(usize, isize, u32, *mut *mut PyObject) -> Result<bool, Fault>,
+    /// `get` without flags.
+    pub get_local: unsafe fn(usize, isize, *mut *mut PyObject) -> Result<bool, Fault>,
     /// `get_all`.
     pub get_all: unsafe fn(usize, *mut *mut PyObject, usize) -> Result<usize, Fault>,
+    /// `drop_all`.
+    pub drop_all: unsafe fn(*mut *mut PyObject, usize),
+    /// What C calls without a detour, if there is such a thing.
+    pub direct: Option<Direct>,
 }
 
 impl Functions {
@@ -564,7 +781,13 @@ impl Functions {
             names: names::<L, I>,
             kind: kind_of::<L, I>,
             get: get::<L, I>,
+            get_local: |frame, index, result| {
+                // SAFETY: passed on to the caller.
+                unsafe { get::<L, I>(frame, index, 0, result) }
+            },
             get_all: get_all::<L, I>,
+            drop_all: drop_all::<I>,
+            direct: Some(Direct::of::<L, I>()),
         }
     }
 }

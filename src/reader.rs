@@ -9,9 +9,10 @@ use std::thread::{self, ThreadId};
 use pyo3_ffi as ffi;
 
 use crate::canary::{self, Failure, Subject};
+use crate::capi;
 use crate::error::{Error, Mismatch};
 use crate::layout::cross_check::cross_check;
-use crate::layout::{Build, Entry, Row, TABLE};
+use crate::layout::{Build, Row, TABLE};
 use crate::official::{self, Official};
 use crate::read::{Fault, Functions};
 use crate::runtime::{PendingException, Running, Runtime, Symbols};
@@ -144,6 +145,7 @@ fn choose_once() -> Result<&'static Reader, Error> {
                     chosen => chosen.map(|reader| &*Box::leak(Box::new(reader))),
                 };
                 if let Ok(reader) = chosen {
+                    capi::adopt(reader.functions);
                     READER.store(std::ptr::from_ref(reader).cast_mut(), Ordering::Release);
                 }
                 finish.0 = State::Chosen(chosen.clone());
@@ -242,7 +244,7 @@ pub fn choose(
     };
     let official = match forced {
         Some(Forced::Layout) => Err(None),
-        _ => match official(layout.as_ref().ok().map(|entry| &entry.functions), symbols) {
+        _ => match official(layout.as_ref().ok().map(|layout| layout.functions), symbols) {
             Err(Unusable::Interrupted(error)) => return Err(error),
             Err(Unusable::Absent) => Err(None),
             official => official.map_err(|unusable| Some(unusable.reason())),
@@ -265,14 +267,14 @@ pub fn choose(
                 })
                 .into(),
         }),
-        (Err(rejected), Ok(entry), _) => {
-            let mut name = format!("layout {}", entry.row);
+        (Err(rejected), Ok(layout), _) => {
+            let mut name = format!("layout {}", layout.row);
             if let Some(reason) = rejected {
                 name = format!("{name} ({reason})");
             }
             Ok(Reader {
                 name: CString::new(name).unwrap_or_default(),
-                functions: &entry.functions,
+                functions: layout.functions,
             })
         }
         (Err(rejected), Err(reason), _) => {
@@ -316,8 +318,14 @@ impl Unusable {
     }
 }
 
+/// A layout that fits the running interpreter.
+struct Proved {
+    row: &'static Row,
+    functions: &'static Functions,
+}
+
 /// The layout of exactly this interpreter, proved.
-fn layout(runtime: &Runtime, symbols: &Symbols) -> Result<&'static Entry, Unusable> {
+fn layout(runtime: &Runtime, symbols: &Symbols) -> Result<Proved, Unusable> {
     let build = match runtime {
         Runtime {
             free_threaded: true,
@@ -350,8 +358,15 @@ fn layout(runtime: &Runtime, symbols: &Symbols) -> Result<&'static Entry, Unusab
         subject: subject.clone(),
         mismatch,
     })?;
-    match canary::prove(Subject::Layout(&entry.functions), symbols) {
-        Ok(()) => Ok(entry),
+    let functions = match runtime.debug {
+        true => &entry.ref_debug_functions,
+        false => &entry.functions,
+    };
+    match canary::prove(Subject::Layout(functions), symbols) {
+        Ok(()) => Ok(Proved {
+            row: &entry.row,
+            functions,
+        }),
         Err(failure) => Err(Unusable::from_failure(subject, failure)),
     }
 }

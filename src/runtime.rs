@@ -7,6 +7,7 @@
 
 use std::ffi::{CStr, c_char, c_int, c_ulong, c_void};
 use std::fmt;
+use std::marker::PhantomData;
 use std::ptr::{NonNull, null_mut};
 use std::sync::atomic::{AtomicPtr, AtomicUsize, Ordering};
 
@@ -14,7 +15,7 @@ use cfg_if::cfg_if;
 use pyo3_ffi as ffi;
 use pyo3_ffi::PyObject;
 
-use crate::layout::DEBUG_OFFSETS_SIZE;
+use crate::layout::{DEBUG_OFFSETS_SIZE, Layout};
 use crate::object::Object;
 use crate::read::Interpreter;
 
@@ -163,6 +164,7 @@ struct Exports {
     cell_type: AtomicUsize,
     tuple_type: AtomicUsize,
     cell_get: AtomicPtr<c_void>,
+    dealloc: AtomicPtr<c_void>,
 }
 
 static EXPORTS: Exports = Exports {
@@ -171,7 +173,24 @@ static EXPORTS: Exports = Exports {
     cell_type: AtomicUsize::new(0),
     tuple_type: AtomicUsize::new(0),
     cell_get: AtomicPtr::new(null_mut()),
+    dealloc: AtomicPtr::new(null_mut()),
 };
+
+type Dealloc = unsafe extern "C" fn(*mut PyObject);
+
+/// `_Py_Dealloc`.
+///
+/// # Safety
+/// Nobody has a reference to `object` any more, and the calling thread is
+/// attached.
+#[cold]
+unsafe fn deallocate(object: NonNull<PyObject>) {
+    let address = EXPORTS.dealloc.load(Ordering::Relaxed);
+    // SAFETY: `attach` stored the address of _Py_Dealloc, whose signature this is.
+    let dealloc: Dealloc = unsafe { std::mem::transmute(address) };
+    // SAFETY: passed on to the caller.
+    unsafe { dealloc(object.as_ptr()) };
+}
 
 type CellGet = unsafe extern "C" fn(*mut PyObject) -> *mut PyObject;
 
@@ -191,8 +210,13 @@ impl Running {
         for (slot, name) in types {
             slot.store(find(name)?.as_ptr() as usize, Ordering::Relaxed);
         }
-        let cell_get = find(c"PyCell_Get")?;
-        EXPORTS.cell_get.store(cell_get.as_ptr(), Ordering::Relaxed);
+        let functions = [
+            (&EXPORTS.cell_get, c"PyCell_Get"),
+            (&EXPORTS.dealloc, c"_Py_Dealloc"),
+        ];
+        for (slot, name) in functions {
+            slot.store(find(name)?.as_ptr(), Ordering::Relaxed);
+        }
         Ok(())
     }
 }
@@ -218,11 +242,24 @@ impl Interpreter for Running {
         EXPORTS.tuple_type.load(Ordering::Relaxed)
     }
 
+    #[cold]
+    unsafe fn is_tuple_subclass(ty: usize) -> bool {
+        let tuple = Self::tuple_type() as *mut ffi::PyTypeObject;
+        // SAFETY: two live types, by the caller's promise and `attach`.
+        unsafe { ffi::PyType_IsSubtype(ty as *mut ffi::PyTypeObject, tuple) != 0 }
+    }
+
     #[inline(always)]
     unsafe fn new_reference(object: NonNull<PyObject>) -> NonNull<PyObject> {
         // SAFETY: the caller promises a live object and an attached thread.
         unsafe { ffi::Py_IncRef(object.as_ptr()) };
         object
+    }
+
+    #[inline(always)]
+    unsafe fn drop_reference(object: NonNull<PyObject>) {
+        // SAFETY: passed on to the caller.
+        unsafe { ffi::Py_DecRef(object.as_ptr()) };
     }
 
     #[inline(always)]
@@ -233,6 +270,71 @@ impl Interpreter for Running {
         let cell_get: CellGet = unsafe { std::mem::transmute(address) };
         // SAFETY: the caller promises a cell and an attached thread.
         NonNull::new(unsafe { cell_get(cell.as_ptr()) })
+    }
+}
+
+/// Like [`Running`], but takes references in place, as `Py_INCREF` does in a
+/// release build of layout `L`. Only for builds without `Py_REF_DEBUG`.
+pub struct Counting<L>(PhantomData<L>);
+
+impl<L: Layout> Interpreter for Counting<L> {
+    #[inline(always)]
+    fn code_type() -> usize {
+        Running::code_type()
+    }
+
+    #[inline(always)]
+    fn function_type() -> usize {
+        Running::function_type()
+    }
+
+    #[inline(always)]
+    fn cell_type() -> usize {
+        Running::cell_type()
+    }
+
+    #[inline(always)]
+    fn tuple_type() -> usize {
+        Running::tuple_type()
+    }
+
+    #[inline(always)]
+    unsafe fn is_tuple_subclass(ty: usize) -> bool {
+        // SAFETY: passed on to the caller.
+        unsafe { Running::is_tuple_subclass(ty) }
+    }
+
+    #[inline(always)]
+    unsafe fn new_reference(object: NonNull<PyObject>) -> NonNull<PyObject> {
+        let Some(ob_refcnt) = L::ROW.object.ob_refcnt else {
+            // SAFETY: passed on to the caller.
+            return unsafe { Running::new_reference(object) };
+        };
+        let count = object.as_ptr().wrapping_byte_add(ob_refcnt);
+        // SAFETY: the caller promises a live object and an attached thread: with
+        // a GIL, nobody else touches the count.
+        unsafe { L::ROW.immortality.increment(count.cast()) };
+        object
+    }
+
+    #[inline(always)]
+    unsafe fn drop_reference(object: NonNull<PyObject>) {
+        let Some(ob_refcnt) = L::ROW.object.ob_refcnt else {
+            // SAFETY: passed on to the caller.
+            return unsafe { Running::drop_reference(object) };
+        };
+        let count = object.as_ptr().wrapping_byte_add(ob_refcnt);
+        // SAFETY: as in `new_reference`.
+        if unsafe { L::ROW.immortality.decrement(count.cast()) } {
+            // SAFETY: that was the last reference.
+            unsafe { deallocate(object) };
+        }
+    }
+
+    #[inline(always)]
+    unsafe fn cell_contents(cell: NonNull<PyObject>) -> Option<NonNull<PyObject>> {
+        // SAFETY: passed on to the caller.
+        unsafe { Running::cell_contents(cell) }
     }
 }
 

@@ -17,7 +17,7 @@ const CO_VARARGS: i32 = 4;
 const CO_VARKEYWORDS: i32 = 8;
 
 /// Types are told apart by address only.
-static TYPES: [u64; 6] = [0; 6];
+static TYPES: [u64; 7] = [0; 7];
 fn type_address(which: usize) -> usize {
     &raw const TYPES[which] as usize
 }
@@ -27,6 +27,7 @@ const CELL: usize = 2;
 const TUPLE: usize = 3;
 const PLAIN: usize = 4;
 const BYTES: usize = 5;
+const TUPLE_SUBCLASS: usize = 6;
 
 /// An address that nobody may follow.
 const JUNK: usize = 0xdead_bee8;
@@ -55,12 +56,21 @@ impl Interpreter for Fake {
     fn tuple_type() -> usize {
         type_address(TUPLE)
     }
+    unsafe fn is_tuple_subclass(ty: usize) -> bool {
+        ty == type_address(TUPLE_SUBCLASS)
+    }
     unsafe fn new_reference(object: NonNull<PyObject>) -> NonNull<PyObject> {
         TAKEN.with_borrow_mut(|taken| {
             let count = taken.get_mut(&(object.as_ptr() as usize));
             *count.expect("a reference to something that is not an object") += 1;
         });
         object
+    }
+    unsafe fn drop_reference(object: NonNull<PyObject>) {
+        TAKEN.with_borrow_mut(|taken| {
+            let count = taken.get_mut(&(object.as_ptr() as usize));
+            *count.expect("an object") -= 1;
+        });
     }
     unsafe fn cell_contents(cell: NonNull<PyObject>) -> Option<NonNull<PyObject>> {
         let cell = cell.as_ptr() as usize;
@@ -219,8 +229,11 @@ impl Built {
         self.keep(memory)
     }
     fn tuple(&mut self, items: &[usize]) -> usize {
+        self.tuple_of_type(TUPLE, items)
+    }
+    fn tuple_of_type(&mut self, ty: usize, items: &[usize]) -> usize {
         let mut memory = Memory::new(256 + 8 * items.len());
-        memory.put_word(self.row.object.ob_type, type_address(TUPLE));
+        memory.put_word(self.row.object.ob_type, type_address(ty));
         memory.put_word(self.row.object.ob_size, items.len());
         for (i, item) in items.iter().enumerate() {
             memory.put_word(self.row.tuple_ob_item + 8 * i, *item);
@@ -256,6 +269,12 @@ impl Built {
         TAKEN.with_borrow(|taken| assert_eq!(*taken, expected, "references"));
         if flags == 0 {
             assert_eq!(self.all()[index], value, "get_all and get differ");
+            let mut local = null_mut();
+            // SAFETY: as in `get`.
+            let found = unsafe {
+                (self.functions.get_local)(self.frame.address(), index as isize, &raw mut local)
+            };
+            assert_eq!((found, local as usize), (Ok(value != 0), value));
         }
         value
     }
@@ -272,6 +291,12 @@ impl Built {
         assert_eq!(filled, Ok(count));
         let end = values.pop().map(|p| p as usize);
         assert_eq!(end, Some(JUNK), "written past the count");
+        let taken = TAKEN.with_borrow(Clone::clone);
+        // SAFETY: the references are ours; they are only counted.
+        unsafe { (self.functions.drop_all)(values.as_mut_ptr(), count) };
+        let given_back = values.iter().filter(|value| !value.is_null()).count();
+        let sum = |taken: &HashMap<usize, usize>| taken.values().sum::<usize>();
+        assert_eq!(TAKEN.with_borrow(sum), sum(&taken) - given_back);
         values.into_iter().map(|p| p as usize).collect()
     }
 }
@@ -440,12 +465,14 @@ for_every_layout! {
         let short = frame.tuple(&[cell]);
         let empty = frame.tuple(&[]);
         let no_cells = frame.tuple(&[value, 0]);
+        let derived = frame.tuple_of_type(TUPLE_SUBCLASS, &[cell, cell]);
         for (closure, expected) in [
             (0, [0, 0]),
             (value, [0, 0]), // not a tuple
             (empty, [0, 0]),
             (short, [value, 0]),
             (no_cells, [0, 0]),
+            (derived, [value, value]),
         ] {
             frame.closure(closure);
             assert_eq!(frame.all(), expected);

@@ -4,6 +4,7 @@ mod embedding;
 
 use std::cell::{Cell, RefCell};
 use std::ffi::c_void;
+use std::mem::MaybeUninit;
 
 use embedding::{attribute, text};
 use localsplus::{Error, Flags, Frame, Object};
@@ -79,10 +80,10 @@ outer()(10, 20, 30, k=40, z=50)
 ";
     run(source, "inner", move |frame| {
         sink.borrow_mut().extend(show(frame));
-        let mut all = [const { None }; 8];
-        let count = frame.get_locals(&mut all).expect("enough room");
-        assert_eq!(count, frame.count().expect("a count"));
-        for (index, value) in all[..count].iter().enumerate() {
+        let mut buffer = [const { MaybeUninit::uninit() }; 8];
+        let all = frame.get_locals(&mut buffer).expect("enough room");
+        assert_eq!(all.len(), frame.count().expect("a count"));
+        for (index, value) in all.iter().enumerate() {
             let single = frame.get_local(index).expect("in range");
             let pointer = |o: &Option<Object>| o.as_ref().map(Object::as_ptr);
             assert_eq!(pointer(value), pointer(&single), "slot {index}");
@@ -130,14 +131,12 @@ fn errors() {
             frame.get_local(usize::MAX).map(drop),
             out_of_range(isize::MAX)
         );
-        let mut short = [frame.get_local(0).expect("in range")];
-        let kept = short[0].as_ref().map(Object::as_ptr);
+        let mut short = [const { MaybeUninit::uninit() }];
         let error = Error::Capacity {
             capacity: 1,
             count: 2,
         };
-        assert_eq!(frame.get_locals(&mut short), Err(error));
-        assert_eq!(short[0].as_ref().map(Object::as_ptr), kept);
+        assert_eq!(frame.get_locals(&mut short).map(drop), Err(error));
         assert_eq!(
             frame
                 .get_local(2)
@@ -160,10 +159,11 @@ fn references() {
             drop(again);
             // SAFETY: the reference goes from one owner to the next.
             drop(unsafe { Object::from_owned_ptr(clone.into_ptr()) });
-            let mut all = [None];
-            frame.get_locals(&mut all).expect("enough room");
-            // What was there is dropped, not leaked.
-            frame.get_locals(&mut all).expect("enough room");
+            let mut buffer = [const { MaybeUninit::uninit() }];
+            let mut all = frame.get_locals(&mut buffer).expect("enough room");
+            assert!(all[0].take().is_some());
+            drop(all);
+            drop(frame.get_locals(&mut buffer));
             frame.slots().for_each(|slot| drop(slot.name()));
         }
         assert_eq!(reference_count(&value), before);

@@ -17,7 +17,7 @@ pub mod v3_15;
 use std::fmt;
 
 use crate::read::Functions;
-use crate::runtime::Running;
+use crate::runtime::{Counting, Running};
 use slot::Slot;
 
 /// One interpreter build's layout, for code that is generic over it.
@@ -48,6 +48,8 @@ pub struct Row {
     pub build: Build,
     /// `PyObject` and the objects that only depend on its size.
     pub object: ObjectLayout,
+    /// How references are counted.
+    pub immortality: Immortality,
     /// `PyTupleObject.ob_item`.
     pub tuple_ob_item: usize,
     /// `PyFunctionObject`.
@@ -85,10 +87,94 @@ pub struct ObjectLayout {
     pub size: usize,
     /// `PyObject.ob_type`.
     pub ob_type: usize,
+    /// `PyObject.ob_refcnt`; `None` in free-threaded builds, which count in
+    /// several fields.
+    pub ob_refcnt: Option<usize>,
     /// `PyVarObject.ob_size`.
     pub ob_size: usize,
     /// `PyBytesObject.ob_sval`.
     pub bytes_ob_sval: usize,
+}
+
+/// What `Py_INCREF` does in a build without `Py_REF_DEBUG`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Immortality {
+    /// Every object is counted (3.11).
+    None,
+    /// The low 32 bits are counted, and stay at their maximum (3.12, 3.13).
+    Saturating,
+    /// 32 bits are counted below this value (3.14 and later).
+    From(u32),
+}
+
+impl Immortality {
+    /// Counts one reference more.
+    ///
+    /// # Safety
+    /// `count` is the `ob_refcnt` of a live object, and no other thread uses it.
+    #[inline(always)]
+    pub unsafe fn increment(self, count: *mut u64) {
+        // As wide as the interpreter's own accesses: reading a count right after
+        // part of it was stored stalls.
+        match self {
+            Self::None => {
+                // SAFETY: the caller promises a live count.
+                let old = unsafe { count.read() };
+                // SAFETY: as above.
+                unsafe { count.write(old + 1) };
+            }
+            Self::Saturating => {
+                // SAFETY: as above.
+                let old = unsafe { count.read() };
+                if old as u32 != u32::MAX {
+                    // Py_INCREF stores half of it; Py_DECREF loads all of it.
+                    // SAFETY: as above.
+                    unsafe { count.write(old + 1) };
+                }
+            }
+            Self::From(first) => {
+                let count = count.cast::<u32>();
+                // SAFETY: as above; on a little-endian machine this is the low
+                // half, which is what counts.
+                let old = unsafe { count.read() };
+                if old < first {
+                    // SAFETY: as above.
+                    unsafe { count.write(old + 1) };
+                }
+            }
+        }
+    }
+
+    /// Counts one reference less, and answers whether it was the last.
+    ///
+    /// # Safety
+    /// As [`increment`](Self::increment); the reference is the caller's.
+    #[inline(always)]
+    pub unsafe fn decrement(self, count: *mut u64) -> bool {
+        if self == Self::None {
+            // SAFETY: the caller promises a live count.
+            let left = unsafe { count.read() } - 1;
+            // SAFETY: as above.
+            unsafe { count.write(left) };
+            return left == 0;
+        }
+        // SAFETY: as above; this is the low half.
+        let low = unsafe { count.cast::<u32>().read() };
+        // `_Py_IsImmortal`: from 2**31 on.
+        if (low as i32) < 0 {
+            return false;
+        }
+        if let Self::From(_) = self {
+            // SAFETY: as above.
+            unsafe { count.cast::<u32>().write(low - 1) };
+            return low == 1;
+        }
+        // SAFETY: as above.
+        let left = unsafe { count.read() } - 1;
+        // SAFETY: as above.
+        unsafe { count.write(left) };
+        left == 0
+    }
 }
 
 /// Offsets in `PyFunctionObject`.
@@ -268,12 +354,15 @@ pub struct Entry {
     pub row: Row,
     /// The functions for this row in the running interpreter.
     pub functions: Functions,
+    /// The same for `Py_REF_DEBUG` builds, which keep totals of all references.
+    pub ref_debug_functions: Functions,
 }
 
 const fn entry<L: Layout>() -> Entry {
     Entry {
         row: L::ROW,
-        functions: Functions::of::<L, Running>(),
+        functions: Functions::of::<L, Counting<L>>(),
+        ref_debug_functions: Functions::of::<L, Running>(),
     }
 }
 

@@ -13,11 +13,14 @@ pub type Ptr = *mut u8;
 pub trait Header: Sized {
     /// Offset of `ob_type`.
     const OB_TYPE: usize;
+    /// Offset of `ob_refcnt`, if there is one count.
+    const OB_REFCNT: Option<usize>;
 
     /// The offsets that depend on the header alone.
     const OBJECT: ObjectLayout = ObjectLayout {
         size: size_of::<Self>(),
         ob_type: Self::OB_TYPE,
+        ob_refcnt: Self::OB_REFCNT,
         ob_size: offset_of!(PyVarObject<Self>, ob_size),
         bytes_ob_sval: offset_of!(PyBytesObject<Self>, ob_sval),
     };
@@ -32,6 +35,7 @@ pub struct PyObject {
 
 impl Header for PyObject {
     const OB_TYPE: usize = offset_of!(Self, ob_type);
+    const OB_REFCNT: Option<usize> = Some(offset_of!(Self, ob_refcnt));
 }
 
 /// The header under `Py_GIL_DISABLED`, 3.13 to 3.15.
@@ -48,6 +52,7 @@ pub struct FreeThreadedPyObject {
 
 impl Header for FreeThreadedPyObject {
     const OB_TYPE: usize = offset_of!(Self, ob_type);
+    const OB_REFCNT: Option<usize> = None;
 }
 
 /// The header under `Py_TRACE_REFS`, on 3.11 and 3.12 only: from 3.13 on that
@@ -62,6 +67,7 @@ pub struct TraceRefsPyObject {
 
 impl Header for TraceRefsPyObject {
     const OB_TYPE: usize = offset_of!(Self, ob_type);
+    const OB_REFCNT: Option<usize> = Some(offset_of!(Self, ob_refcnt));
 }
 
 /// `PyVarObject`.

@@ -30,6 +30,12 @@ impl Slot for StackRef {
     #[inline(always)]
     fn decode(bits: usize) -> Option<usize> {
         let address = bits & !TAG_REFCNT;
-        (address != 0 && address & TAG_NOT_OBJECT == 0).then_some(address)
+        // One comparison for "no address" and "not an object": rotated, the second
+        // tag is the sign.
+        const { assert!(TAG_NOT_OBJECT == 2) };
+        if (address.rotate_right(2) as isize) <= 0 {
+            return None;
+        }
+        Some(address)
     }
 }

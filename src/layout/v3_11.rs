@@ -9,8 +9,8 @@ use super::object::{
 };
 use super::slot::Pointer;
 use super::{
-    Build, FrameObjectLayout, FunctionLayout, GeneratorLayout, Layout, Opcodes, Row, code_layout,
-    frame_layout,
+    Build, FrameObjectLayout, FunctionLayout, GeneratorLayout, Immortality, Layout, Opcodes, Row,
+    code_layout, frame_layout,
 };
 
 #[repr(C)]
@@ -97,6 +97,7 @@ pub(super) const fn row<H: Header>(build: Build) -> Row {
         minor: 11,
         build,
         object: H::OBJECT,
+        immortality: Immortality::None,
         tuple_ob_item: offset_of!(PyTupleObject<H>, ob_item),
         function: FunctionLayout::of::<H, 7>(),
         frame: frame_layout!(

@@ -10,7 +10,8 @@ use std::mem::offset_of;
 use super::object::{Header, Ptr, PyErrStackItem, PyObject, PyVarObject, TraceRefsPyObject};
 use super::slot::Pointer;
 use super::{
-    Build, FunctionLayout, GeneratorLayout, Layout, Row, code_layout, frame_layout, v3_11,
+    Build, FunctionLayout, GeneratorLayout, Immortality, Layout, Row, code_layout, frame_layout,
+    v3_11,
 };
 
 #[repr(C)]
@@ -80,6 +81,7 @@ struct PyGenObject<H> {
 pub(super) const fn row<H: Header>(build: Build) -> Row {
     Row {
         minor: 12,
+        immortality: Immortality::Saturating,
         function: FunctionLayout::of::<H, 8>(),
         frame: frame_layout!(
             PyInterpreterFrame,

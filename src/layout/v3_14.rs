@@ -11,8 +11,8 @@ use std::mem::offset_of;
 use super::object::{FreeThreadedPyObject, Header, Ptr, PyObject, PyVarObject};
 use super::slot::StackRef as Tagged;
 use super::{
-    Build, DebugOffsets, FrameLayout, FrameObjectLayout, FunctionLayout, Layout, Opcodes, Row,
-    code_layout, frame_layout, v3_13,
+    Build, DebugOffsets, FrameLayout, FrameObjectLayout, FunctionLayout, Immortality, Layout,
+    Opcodes, Row, code_layout, frame_layout, v3_13,
 };
 
 /// `_PyStackRef`: `uintptr_t bits`.
@@ -151,6 +151,7 @@ struct PyTupleObject<H> {
 pub(super) const fn row<H: Header>(build: Build) -> Row {
     Row {
         minor: 14,
+        immortality: Immortality::From(3 << 30),
         tuple_ob_item: offset_of!(PyTupleObject<H>, ob_item),
         function: FunctionLayout::of::<H, 9>(),
         frame: frame_layout!(
