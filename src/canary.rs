@@ -39,7 +39,7 @@ type IsSpecializationEnabled = unsafe extern "C" fn(*mut c_void) -> c_int;
 type AllowSpecialization = unsafe extern "C" fn(*mut c_void, c_int);
 
 /// A moment at which a canary frame is looked at.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Clone, Copy, PartialEq, Eq)]
 enum Moment {
     /// `canary` has not started.
     Entry,
@@ -49,6 +49,17 @@ enum Moment {
     Suspended,
     /// The generator has finished, and is held.
     Finished,
+}
+
+impl Moment {
+    fn text(self) -> &'static str {
+        match self {
+            Self::Entry => "before it starts",
+            Self::Started => "while it runs",
+            Self::Suspended => "suspended",
+            Self::Finished => "finished",
+        }
+    }
 }
 
 /// What is to be proved.
@@ -125,7 +136,15 @@ fn interrupted() -> Failure {
     let [ty, value, _] = [ty, value, traceback].map(|o| unsafe { Object::from_owned_ptr(o) });
     let name = ty.and_then(|ty| attribute(&ty, c"__name__"));
     let name = name.and_then(|name| text(&name));
-    let message = value.and_then(|value| text(&value));
+    let message = value.and_then(|value| {
+        // SAFETY: the thread is attached, and `value` alive.
+        let message = unsafe { ffi::PyObject_Str(value.as_ptr()) };
+        // SAFETY: PyObject_Str gives a reference away, or NULL.
+        unsafe { Object::from_owned_ptr(message) }
+    });
+    // SAFETY: the thread is attached; a failing __str__ is of no interest.
+    unsafe { ffi::PyErr_Clear() };
+    let message = message.and_then(|message| text(&message));
     let exception = [name, message].into_iter().flatten().collect::<Vec<_>>();
     let exception = exception.join(": ").into();
     Failure::Interrupted(Error::Interrupted { exception })
@@ -414,11 +433,11 @@ impl<'a> Canary<'a> {
         if *seen == expected {
             return Ok(());
         }
-        mismatch(
-            "canary frames",
-            format!("{expected:?}"),
-            format!("{seen:?}"),
-        )
+        let text = |moments: &[Moment]| {
+            let moments: Vec<_> = moments.iter().map(|moment| moment.text()).collect();
+            format!("[{}]", moments.join(", "))
+        };
+        mismatch("canary frames seen", text(&expected), text(&seen))
     }
 
     fn compare(&self, moment: Moment, frame: usize) -> Result<(), Mismatch> {
@@ -492,7 +511,7 @@ impl Asked<'_> {
             Some(name) => format!("slot {index} ({name})"),
             None => format!("slot {index}"),
         };
-        format!("canary frame ({:?}), {slot}", self.moment)
+        format!("canary frame {}, {slot}", self.moment.text())
     }
 
     /// Names, and what the layout says besides.
@@ -544,7 +563,8 @@ impl Asked<'_> {
             if answer == Answer::NoValue && found.is_null() {
                 return Ok(());
             }
-            return mismatch(field, "no value and NULL", describe(answer, found));
+            let expected = describe(Answer::NoValue, null_mut());
+            return mismatch(field, expected, describe(answer, found));
         };
         if answer != Answer::Value || found != expected.as_ptr() {
             // Whatever this is, it is not known to be a reference that we own.
@@ -569,7 +589,7 @@ impl Asked<'_> {
         }
         mismatch(
             self.field(index),
-            "IndexError and NULL",
+            describe(Answer::IndexError, null_mut()),
             describe(answer, found),
         )
     }
@@ -614,7 +634,7 @@ impl Asked<'_> {
 
 const SENTINEL: usize = 0x5e47_1e1c;
 
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Clone, Copy, PartialEq, Eq)]
 enum Answer {
     Value,
     NoValue,
@@ -623,12 +643,18 @@ enum Answer {
 }
 
 fn describe(answer: Answer, result: *mut PyObject) -> String {
+    let answer = match answer {
+        Answer::Value => "1".to_owned(),
+        Answer::NoValue => "0".to_owned(),
+        Answer::IndexError => "-1 with IndexError".to_owned(),
+        Answer::Other(answer) => answer.to_string(),
+    };
     let result = match result as usize {
         SENTINEL => "result not written".to_owned(),
-        0 => "NULL".to_owned(),
-        address => format!("{address:#x}"),
+        0 => "result NULL".to_owned(),
+        address => format!("result {address:#x}"),
     };
-    format!("{answer:?}, {result}")
+    format!("{answer}, {result}")
 }
 
 /// `sys.getrefcount(object)`: right on every build.

@@ -20,7 +20,7 @@ const STANDIN: &str = "LOCALSPLUS_TEST_STANDIN";
 
 /// The stand-in library, compiled for the embedded interpreter.
 fn standin(behaviour: &str) -> Library {
-    let python = env!("LOCALSPLUS_PYTHON");
+    let python = option_env!("LOCALSPLUS_PYTHON").expect("an interpreter at build time");
     let script = "import sysconfig; print(sysconfig.get_path('include'))";
     let output = Command::new(python).args(["-c", script]).output();
     let include = String::from_utf8(output.expect("python runs").stdout).expect("a path");

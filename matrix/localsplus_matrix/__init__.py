@@ -1,0 +1,1 @@
+"""Provides every interpreter localsplus supports, and runs its tests on each of them."""

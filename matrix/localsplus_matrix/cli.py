@@ -1,0 +1,137 @@
+"""The command line of matrix/run."""
+
+import argparse
+import os
+import signal
+from collections.abc import Callable, Iterable
+from concurrent.futures import ThreadPoolExecutor
+
+from . import cache, cargo, command, outcome, own_tests, probe, progress, provide, row_tests, rows, tools
+from .outcome import Outcome
+from .rows import Row
+
+# Lines of the table that are no interpreters, by the name one can ask for them on the command line.
+_OTHER_LINES: dict[str, Callable[[], Iterable[Outcome]]] = {
+    "matrix": lambda: [own_tests.run()],
+    "cargo-test": lambda: [cargo.test()],
+    "compile": lambda: map(cargo.check_configuration, cargo.CONFIGURATIONS),
+}
+
+
+def main() -> int:
+    arguments = _arguments()
+    try:
+        all_rows = rows.require(rows.read(), os.environ.get("LOCALSPLUS_MATRIX_REQUIRE", ""))
+    except rows.BadRows as error:
+        raise SystemExit(f"matrix/run: {error}") from None
+    if unknown := [name for name in arguments.rows if name not in all_rows and name not in _OTHER_LINES]:
+        raise SystemExit(
+            f"matrix/run: no row {unknown[0]}; rows: {', '.join(all_rows)}; others: {', '.join(_OTHER_LINES)}"
+        )
+    chosen = [row for row in all_rows.values() if not arguments.rows or row.name in arguments.rows]
+    others = [name for name in _OTHER_LINES if not arguments.rows or name in arguments.rows]
+    if arguments.list:
+        _list(chosen, others)
+        return 0
+    # A CI that stops us stops what we started, too.
+    signal.signal(signal.SIGTERM, lambda *_: signal.raise_signal(signal.SIGINT))
+    with cache.only_run():
+        try:
+            return _run(chosen, others, arguments)
+        except KeyboardInterrupt:
+            command.stop_all()
+            progress.shout("interrupted; the next run goes on from here")
+            return 130
+
+
+def _arguments() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(
+        prog="matrix/run",
+        description="Provides every interpreter localsplus supports into matrix/.cache, and runs its tests on each.",
+        epilog="LOCALSPLUS_MATRIX_REQUIRE=3.14t,... makes those rows required ones.",
+    )
+    parser.add_argument(
+        "rows", nargs="*", metavar="ROW", help=f"only these rows, or {', '.join(_OTHER_LINES)}; all of them by default"
+    )
+    parser.add_argument("--list", action="store_true", help="show the rows, and the interpreters that are there")
+    parser.add_argument("--provide", action="store_true", help="provide the interpreters, run nothing")
+    parser.add_argument(
+        "--offline", action="store_true", help="use the interpreters that are there, download and build none"
+    )
+    parser.add_argument(
+        "--jobs", type=int, default=min(2, os.cpu_count() or 1), metavar="N", help="rows tested at a time (%(default)s)"
+    )
+    return parser.parse_args()
+
+
+def _list(chosen: list[Row], others: list[str]) -> None:
+    for row in chosen:
+        need = "required" if row.required else "optional"
+        print(f"{row.name:14} {row.version} {row.build:19} {need}  {_whereabouts(row)}")
+    for name in others:
+        print(name)
+
+
+def _whereabouts(row: Row) -> str:
+    if (found := provide.recorded(row)) is not None:
+        return f"{found.version}, {found.source}" if os.path.exists(found.executable) else f"GONE: {found.executable}"
+    reasons = []
+    for source in row.sources:
+        if ":" in source:
+            return f"not there yet; would try {', '.join(name for name in row.sources if ':' in name)}"
+        try:
+            found = provide.from_source(source, row, offline=True)
+            return f"{found.version}, {found.source}"
+        except probe.Unusable as reason:
+            reasons.append(str(reason))
+    return f"not there: {'; '.join(reasons)}"
+
+
+def _run(chosen: list[Row], others: list[str], arguments: argparse.Namespace) -> int:
+    outcomes: list[Outcome] = []
+    sha256 = None
+    needed = ("cc",) if arguments.provide else ("cargo", "cc")
+    if (reason := command.missing(*needed) or tools.make()) is not None:
+        outcomes.append(_failed("tools", reason))
+        return _end(outcomes, sha256)
+    found, missing = provide.provide(chosen, arguments.offline)
+    if arguments.provide:
+        return 1 if any(row.required and row.name in missing for row in chosen) else 0
+    try:
+        library, sha256 = cargo.build_library()
+    except cargo.NoLibrary as error:
+        outcomes.append(_failed("library", str(error)))
+        return _end(outcomes, sha256)
+    for name in others:
+        for result in _OTHER_LINES[name]():
+            outcomes.append(result)
+            if result.problem is not None:
+                progress.block(result.name, result.problem)
+
+    def line(row: Row) -> Outcome:
+        if row.name in missing:
+            return Outcome.of_missing(row.name, row.required, row.version, row.build, missing[row.name])
+        return row_tests.run(row, found[row.name], library, sha256)
+
+    with ThreadPoolExecutor(arguments.jobs) as workers:
+        try:
+            outcomes += workers.map(line, chosen)
+        except BaseException:
+            workers.shutdown(wait=False, cancel_futures=True)
+            command.stop_all()
+            raise
+    if cargo.sha256(library) != sha256:
+        outcomes.append(_failed("library", f"{library} was built anew while the rows ran"))
+    return _end(outcomes, sha256)
+
+
+def _failed(name: str, problem: str) -> Outcome:
+    progress.block(name, problem)
+    return Outcome(name, failed=1, problem=problem)
+
+
+def _end(outcomes: list[Outcome], sha256: str | None) -> int:
+    outcome.write(outcomes, sha256)
+    print(f"\n{outcome.table(outcomes)}\n\n{outcome.notes(outcomes)}\n\nin {progress.duration(progress.elapsed())}")
+    print(outcome.totals(outcomes), flush=True)
+    return 1 if any(line.failed for line in outcomes) else 0
