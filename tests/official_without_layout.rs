@@ -2,6 +2,8 @@
 //! given out for a version whose layout is not known, with stand-ins for the
 //! official functions.
 
+#![allow(clippy::panic, reason = "a test")]
+
 mod embedding;
 
 use std::cell::RefCell;
@@ -20,7 +22,9 @@ const STANDIN: &str = "LOCALSPLUS_TEST_STANDIN";
 
 /// The stand-in library, compiled for the embedded interpreter.
 fn standin(behaviour: &str) -> Library {
-    let python = option_env!("LOCALSPLUS_PYTHON").expect("an interpreter at build time");
+    let Some(python) = option_env!("LOCALSPLUS_PYTHON") else {
+        panic!("pyo3's build configuration named no interpreter to take the headers from");
+    };
     let script = "import sysconfig; print(sysconfig.get_path('include'))";
     let output = Command::new(python).args(["-c", script]).output();
     let include = String::from_utf8(output.expect("python runs").stdout).expect("a path");
