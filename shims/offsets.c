@@ -236,10 +236,64 @@ print_debug_offsets(void)
 #undef POSITION
 }
 
+/* What the macros make of a count, low half and flags and all. Free-threaded
+ * builds count in several fields, Py_REF_DEBUG ones in the interpreter too. */
+#if !defined(Py_GIL_DISABLED) && !defined(Py_REF_DEBUG)
+
+static int deallocated;
+
+void
+_Py_Dealloc(PyObject *object)
+{
+    (void)object;
+    deallocated = 1;
+}
+
+static void
+print_counting(void)
+{
+    static const uint64_t counts[] = {
+        1, 2, 0x7ffffffe, 0x7fffffff, 0x80000000, 0x80000001, 0xbfffffff, 0xc0000000, 0xc0000001, 0xfffffffe, 0xffffffff,
+#if PY_VERSION_HEX < 0x030C0000
+        0x100000000, 0x7ffffffffffffffe,
+#elif PY_VERSION_HEX >= 0x030E0000
+        0x1000000000001, 0x1000080000000, 0x10000c0000000,
+#endif
+    };
+    for (size_t i = 0; i < sizeof(counts) / sizeof(counts[0]); i++) {
+        PyObject object = {0};
+        char name[64];
+        uint64_t word;
+        memcpy((char *)&object + offsetof(PyObject, ob_refcnt), &counts[i], sizeof(word));
+        Py_INCREF(&object);
+        memcpy(&word, (char *)&object + offsetof(PyObject, ob_refcnt), sizeof(word));
+        snprintf(name, sizeof(name), "count.%" PRIu64 ".increment", counts[i]);
+        VALUE(name, word);
+        memcpy((char *)&object + offsetof(PyObject, ob_refcnt), &counts[i], sizeof(word));
+        deallocated = 0;
+        Py_DECREF(&object);
+        memcpy(&word, (char *)&object + offsetof(PyObject, ob_refcnt), sizeof(word));
+        snprintf(name, sizeof(name), "count.%" PRIu64 ".decrement", counts[i]);
+        VALUE(name, word);
+        snprintf(name, sizeof(name), "count.%" PRIu64 ".last", counts[i]);
+        VALUE(name, deallocated);
+    }
+}
+
+#else
+
+static void
+print_counting(void)
+{
+}
+
+#endif
+
 int
 main(void)
 {
     print_build();
+    print_counting();
     print_frame();
     print_slot();
     print_code();

@@ -82,7 +82,9 @@ fn offsets(headers: &Headers, row: &Row) -> BTreeMap<String, u64> {
     let output = String::from_utf8(output.stdout).expect("text");
     let line = |line: &str| {
         let (name, value) = line.split_once(' ')?;
-        Some((name.to_owned(), value.parse().ok()?))
+        // Words are printed as signed.
+        let value: i64 = value.parse().ok()?;
+        Some((name.to_owned(), value.cast_unsigned()))
     };
     output.lines().filter_map(line).collect()
 }
@@ -194,6 +196,37 @@ fn said(row: &Row) -> Vec<(&'static str, usize)> {
     said
 }
 
+/// Compares counting in place with what `Py_INCREF` and `Py_DECREF` did; answers
+/// for how many counts.
+fn counting_is_the_macros(row: &Row, printed: &BTreeMap<String, u64>) -> usize {
+    let mut compared = 0;
+    for (name, expected) in printed {
+        let Some((count, what)) = name.strip_prefix("count.").and_then(|n| n.split_once('.'))
+        else {
+            continue;
+        };
+        let mut count: u64 = count.parse().expect("a number");
+        let found = match what {
+            "increment" => {
+                // SAFETY: the count is ours.
+                unsafe { row.immortality.increment(&raw mut count) };
+                count
+            }
+            "decrement" => {
+                // SAFETY: the count is ours.
+                unsafe { row.immortality.decrement(&raw mut count) };
+                count
+            }
+            // SAFETY: the count is ours.
+            "last" => unsafe { row.immortality.decrement(&raw mut count) }.into(),
+            other => panic!("{other}"),
+        };
+        assert_eq!(found, *expected, "{name} of {row} (left: Rust, right: C)");
+        compared += 1;
+    }
+    compared
+}
+
 #[test]
 fn rows_equal_the_headers() {
     let headers = headers();
@@ -226,6 +259,10 @@ fn rows_equal_the_headers() {
                     headers.name,
                 );
             }
+            let counts = counting_is_the_macros(row, &printed);
+            // Macros that are not the interpreter's calls.
+            let macros = row.build != Build::FreeThreaded && !headers.debug;
+            assert_eq!(counts > 0, macros, "{row} from {}", headers.name);
             println!(
                 "layout {row}: {} values equal those of {}",
                 said.len(),
