@@ -161,6 +161,9 @@ static void
 print_objects(void)
 {
     VALUE("object.size", sizeof(PyObject));
+#ifndef Py_GIL_DISABLED
+    OFFSET("object.ob_refcnt", PyObject, ob_refcnt);
+#endif
     OFFSET("object.ob_type", PyObject, ob_type);
     OFFSET("varobject.ob_size", PyVarObject, ob_size);
     OFFSET("bytes.ob_sval", PyBytesObject, ob_sval);

@@ -169,12 +169,12 @@ impl<'a> Frame<'a> {
     #[inline]
     pub fn get_local(&self, index: usize) -> Result<Option<Object>, Error> {
         let index = clamp(index);
-        let mut value = null_mut();
         let get_local = self.reader.functions.get_local;
-        // SAFETY: as in `get_slot`.
-        match unsafe { get_local(self.address(), index, &raw mut value) } {
-            // SAFETY: `get_local` gives a reference away, or writes NULL.
-            Ok(_) => Ok(unsafe { Object::from_owned_ptr(value) }),
+        // SAFETY: `from_ptr` was promised a live frame and an attached thread.
+        match unsafe { get_local(self.address(), index) }.unpack() {
+            Ok(None) => Ok(None),
+            // SAFETY: `get_local` gives a reference away.
+            Ok(Some(value)) => Ok(unsafe { Object::from_owned_ptr(value.as_ptr()) }),
             Err(fault) => Err(self.error(fault, Question::Slot(index))),
         }
     }

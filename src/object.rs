@@ -4,7 +4,9 @@ use std::fmt;
 use std::marker::PhantomData;
 use std::ptr::NonNull;
 
-use pyo3_ffi::{Py_DecRef, Py_IncRef, PyObject};
+use pyo3_ffi::{Py_IncRef, PyObject};
+
+use crate::runtime::drop_reference;
 
 /// A strong reference, given back to the interpreter on drop.
 ///
@@ -65,9 +67,10 @@ impl Clone for Object {
 }
 
 impl Drop for Object {
+    #[inline]
     fn drop(&mut self) {
         // SAFETY: the reference is ours to give back.
-        unsafe { Py_DecRef(self.as_ptr()) };
+        unsafe { drop_reference(self.pointer) };
     }
 }
 

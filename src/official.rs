@@ -10,7 +10,7 @@ use pyo3_ffi as ffi;
 use pyo3_ffi::PyObject;
 
 use crate::object::Object;
-use crate::read::{Fault, Functions, Interpreter};
+use crate::read::{Fault, Functions, Interpreter, Packed};
 use crate::runtime::{PendingException, Running, Symbols, attribute};
 
 /// The symbol's name, also for messages.
@@ -49,9 +49,11 @@ pub static FUNCTIONS: Functions = Functions {
     names,
     kind,
     get,
-    get_local: |frame, index, result| {
-        // SAFETY: passed on to the caller.
-        unsafe { get(frame, index, 0, result) }
+    get_local: |frame, index| {
+        let mut value = null_mut();
+        // SAFETY: passed on to the caller; `value` can be written to.
+        let found = unsafe { get(frame, index, 0, &raw mut value) };
+        Packed::new(found.map(|_| NonNull::new(value)))
     },
     get_all,
     drop_all: |values, count| {

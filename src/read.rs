@@ -581,6 +581,51 @@ pub unsafe fn kind_of<L: Layout, I: Interpreter>(frame: usize, index: isize) -> 
     Ok(python.raw_kind(index as usize) & common | argument)
 }
 
+/// A new reference to the value of slot `index`.
+///
+/// # Safety
+/// As [`code`].
+#[inline(always)]
+pub unsafe fn value<L: Layout, I: Interpreter>(
+    frame: usize,
+    index: isize,
+    flags: u32,
+) -> Result<Option<NonNull<PyObject>>, Fault> {
+    // SAFETY: passed on to the caller.
+    let python = unsafe { PythonFrame::<L, I>::new(frame) }?;
+    // A negative index is a huge one.
+    let index = index as usize;
+    if index >= python.count() {
+        return Err(Fault::Index);
+    }
+    let raw_kind = python.raw_kind(index);
+    if index >= python.live() {
+        return Ok(None);
+    }
+    if raw_kind & (kind::HIDDEN | kind::FREE) != 0 {
+        return Ok(special_value(python, index, raw_kind, flags));
+    }
+    let Some(value) = python.slot(index) else {
+        return Ok(None);
+    };
+    if raw_kind & kind::CELL != 0 && python.is_cell(value) {
+        return Ok(special_value(python, index, raw_kind, flags));
+    }
+    Ok(python.new_reference(value))
+}
+
+/// `value` for a live slot that takes more than a look. Out of line, so that what
+/// it keeps in registers does not burden the rest.
+#[inline(never)]
+fn special_value<L: Layout, I: Interpreter>(
+    python: PythonFrame<L, I>,
+    index: usize,
+    raw_kind: u8,
+    flags: u32,
+) -> Option<NonNull<PyObject>> {
+    python.value(index, raw_kind, flags, python.prologue())
+}
+
 /// Writes a new reference to the value of slot `index` to `result`, or NULL.
 ///
 /// # Safety
@@ -593,44 +638,47 @@ pub unsafe fn get<L: Layout, I: Interpreter>(
     result: *mut *mut PyObject,
 ) -> Result<bool, Fault> {
     // SAFETY: passed on to the caller.
-    let python = unsafe { PythonFrame::<L, I>::new(frame) }?;
-    // A negative index is a huge one.
-    let index = index as usize;
-    if index >= python.count() {
-        return Err(Fault::Index);
-    }
-    let raw_kind = python.raw_kind(index);
-    let value = if index >= python.live() {
-        None
-    } else if raw_kind & (kind::HIDDEN | kind::FREE) != 0 {
-        return Ok(get_special(python, index, raw_kind, flags, result));
-    } else {
-        match python.slot(index) {
-            Some(value) if raw_kind & kind::CELL != 0 && python.is_cell(value) => {
-                return Ok(get_special(python, index, raw_kind, flags, result));
-            }
-            value => value.and_then(|value| python.new_reference(value)),
-        }
-    };
+    let value = unsafe { value::<L, I>(frame, index, flags) }?;
     // SAFETY: the caller lets us write there.
     unsafe { result.write(pointer(value)) };
     Ok(value.is_some())
 }
 
-/// `get` for a live slot that takes more than a look. Out of line, so that what
-/// it keeps in registers does not burden the rest.
-#[inline(never)]
-fn get_special<L: Layout, I: Interpreter>(
-    python: PythonFrame<L, I>,
-    index: usize,
-    raw_kind: u8,
-    flags: u32,
-    result: *mut *mut PyObject,
-) -> bool {
-    let value = python.value(index, raw_kind, flags, python.prologue());
-    // SAFETY: `get` was promised that we may write there.
-    unsafe { result.write(pointer(value)) };
-    value.is_some()
+/// What [`value`] answers, in one register: 0 for no value, a small number for a
+/// fault, else the object's address.
+#[derive(Debug, Clone, Copy)]
+#[repr(transparent)]
+pub struct Packed(usize);
+
+impl Packed {
+    /// Packs an answer.
+    #[inline(always)]
+    pub fn new(answer: Result<Option<NonNull<PyObject>>, Fault>) -> Self {
+        match answer {
+            Ok(value) => Self(pointer(value) as usize),
+            Err(fault) => Self(1 + fault as usize),
+        }
+    }
+
+    /// The answer.
+    #[inline(always)]
+    pub fn unpack(self) -> Result<Option<NonNull<PyObject>>, Fault> {
+        const FAULTS: [Fault; 5] = [
+            Fault::Index,
+            Fault::Shim,
+            Fault::NotCode,
+            Fault::Capacity,
+            Fault::Unanswerable,
+        ];
+        // No object is that close to zero.
+        if self.0 > FAULTS.len() {
+            return Ok(NonNull::new(self.0 as *mut PyObject));
+        }
+        match self.0.checked_sub(1) {
+            None => Ok(None),
+            Some(fault) => Err(FAULTS[fault]),
+        }
+    }
 }
 
 /// Writes a new reference to every slot's value, or NULL, to `result`, and
@@ -762,8 +810,8 @@ pub struct Functions {
     pub kind: unsafe fn(frame: usize, index: isize) -> Result<u8, Fault>,
     /// `get`.
     pub get: unsafe fn(usize, isize, u32, *mut *mut PyObject) -> Result<bool, Fault>,
-    /// `get` without flags.
-    pub get_local: unsafe fn(usize, isize, *mut *mut PyObject) -> Result<bool, Fault>,
+    /// `value` without flags.
+    pub get_local: unsafe fn(frame: usize, index: isize) -> Packed,
     /// `get_all`.
     pub get_all: unsafe fn(usize, *mut *mut PyObject, usize) -> Result<usize, Fault>,
     /// `drop_all`.
@@ -781,9 +829,9 @@ impl Functions {
             names: names::<L, I>,
             kind: kind_of::<L, I>,
             get: get::<L, I>,
-            get_local: |frame, index, result| {
+            get_local: |frame, index| {
                 // SAFETY: passed on to the caller.
-                unsafe { get::<L, I>(frame, index, 0, result) }
+                Packed::new(unsafe { value::<L, I>(frame, index, 0) })
             },
             get_all: get_all::<L, I>,
             drop_all: drop_all::<I>,

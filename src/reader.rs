@@ -15,7 +15,7 @@ use crate::layout::cross_check::cross_check;
 use crate::layout::{Build, Row, TABLE};
 use crate::official::{self, Official};
 use crate::read::{Fault, Functions};
-use crate::runtime::{PendingException, Running, Runtime, Symbols};
+use crate::runtime::{self, PendingException, Running, Runtime, Symbols};
 
 /// What answers in this process.
 #[derive(Debug)]
@@ -363,10 +363,15 @@ fn layout(runtime: &Runtime, symbols: &Symbols) -> Result<Proved, Unusable> {
         false => &entry.functions,
     };
     match canary::prove(Subject::Layout(functions), symbols) {
-        Ok(()) => Ok(Proved {
-            row: &entry.row,
-            functions,
-        }),
+        Ok(()) => {
+            if !runtime.debug {
+                runtime::count_in_place(&entry.row);
+            }
+            Ok(Proved {
+                row: &entry.row,
+                functions,
+            })
+        }
         Err(failure) => Err(Unusable::from_failure(subject, failure)),
     }
 }

@@ -9,13 +9,13 @@ use std::ffi::{CStr, c_char, c_int, c_ulong, c_void};
 use std::fmt;
 use std::marker::PhantomData;
 use std::ptr::{NonNull, null_mut};
-use std::sync::atomic::{AtomicPtr, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicPtr, AtomicU8, AtomicUsize, Ordering};
 
 use cfg_if::cfg_if;
 use pyo3_ffi as ffi;
 use pyo3_ffi::PyObject;
 
-use crate::layout::{DEBUG_OFFSETS_SIZE, Layout};
+use crate::layout::{DEBUG_OFFSETS_SIZE, Immortality, Layout, Row};
 use crate::object::Object;
 use crate::read::Interpreter;
 
@@ -335,6 +335,50 @@ impl<L: Layout> Interpreter for Counting<L> {
     unsafe fn cell_contents(cell: NonNull<PyObject>) -> Option<NonNull<PyObject>> {
         // SAFETY: passed on to the caller.
         unsafe { Running::cell_contents(cell) }
+    }
+}
+
+/// How [`drop_reference`] counts: in place, or by the exported function until a
+/// layout has proved to fit.
+static COUNTING: AtomicU8 = AtomicU8::new(EXPORTED);
+const EXPORTED: u8 = 0;
+const ALL_COUNTED: u8 = 1;
+const SATURATING: u8 = 2;
+const IMMORTAL_FROM: u8 = 3;
+
+/// Has [`drop_reference`] count in place. `row` fits the running interpreter,
+/// which is a build without `Py_REF_DEBUG`.
+pub fn count_in_place(row: &Row) {
+    // Elsewhere it is not worth it.
+    if row.object.ob_refcnt == Some(0) {
+        let counting = match row.immortality {
+            Immortality::None => ALL_COUNTED,
+            Immortality::Saturating => SATURATING,
+            Immortality::From(_) => IMMORTAL_FROM,
+        };
+        COUNTING.store(counting, Ordering::Relaxed);
+    }
+}
+
+/// Gives a reference back.
+///
+/// # Safety
+/// `object` is alive, the reference is the caller's, and the calling thread is
+/// attached.
+#[inline]
+pub unsafe fn drop_reference(object: NonNull<PyObject>) {
+    let immortality = match COUNTING.load(Ordering::Relaxed) {
+        ALL_COUNTED => Immortality::None,
+        SATURATING => Immortality::Saturating,
+        // Where it begins only matters for taking references.
+        IMMORTAL_FROM => Immortality::From(0),
+        // SAFETY: passed on to the caller.
+        _ => return unsafe { ffi::Py_DecRef(object.as_ptr()) },
+    };
+    // SAFETY: `ob_refcnt` comes first there, and the thread has the GIL.
+    if unsafe { immortality.decrement(object.as_ptr().cast()) } {
+        // SAFETY: that was the last reference.
+        unsafe { deallocate(object) };
     }
 }
 

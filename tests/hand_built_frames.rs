@@ -269,12 +269,12 @@ impl Built {
         TAKEN.with_borrow(|taken| assert_eq!(*taken, expected, "references"));
         if flags == 0 {
             assert_eq!(self.all()[index], value, "get_all and get differ");
-            let mut local = null_mut();
             // SAFETY: as in `get`.
-            let found = unsafe {
-                (self.functions.get_local)(self.frame.address(), index as isize, &raw mut local)
-            };
-            assert_eq!((found, local as usize), (Ok(value != 0), value));
+            let local = unsafe { (self.functions.get_local)(self.frame.address(), index as isize) };
+            let local = local
+                .unpack()
+                .map(|local| local.map_or(0, |o| o.as_ptr() as usize));
+            assert_eq!(local, Ok(value));
         }
         value
     }
@@ -369,6 +369,9 @@ for_every_layout! {
         for index in [-1, 2, 3, isize::MIN, isize::MAX] {
             assert_eq!(frame.get(index, 0), Err(Fault::Index), "index {index}");
             // SAFETY: the frame is complete, and nobody runs it.
+            let local = unsafe { (frame.functions.get_local)(frame.frame.address(), index) };
+            assert_eq!(local.unpack(), Err(Fault::Index), "index {index}");
+            // SAFETY: the frame is complete, and nobody runs it.
             let kind = unsafe { (frame.functions.kind)(frame.frame.address(), index) };
             assert_eq!(kind, Err(Fault::Index), "index {index}");
         }
@@ -399,6 +402,9 @@ for_every_layout! {
         for owner in [3, 4, 5, 255] {
             frame.owner(owner);
             assert_eq!(frame.get(0, 0), Err(Fault::Shim), "owner {owner}");
+            // SAFETY: a frame has an owner at least.
+            let local = unsafe { (frame.functions.get_local)(frame.frame.address(), 0) };
+            assert_eq!(local.unpack(), Err(Fault::Shim), "owner {owner}");
         }
     }
 

@@ -148,6 +148,7 @@ fn said(row: &Row) -> Vec<(&'static str, usize)> {
     if row.minor > 11 {
         said.extend([("owner.shim", 3), ("kind.HIDDEN", 0x10)]);
     }
+    said.extend(object.ob_refcnt.map(|offset| ("object.ob_refcnt", offset)));
     said.extend(frame.tlbc_index.map(|offset| ("frame.tlbc_index", offset)));
     said.extend(code.co_tlbc.map(|offset| ("code.co_tlbc", offset)));
     if let Some(at) = row.debug_offsets {
