@@ -6,7 +6,7 @@ import signal
 from collections.abc import Callable, Iterable
 from concurrent.futures import ThreadPoolExecutor
 
-from . import cache, cargo, command, outcome, own_tests, probe, progress, provide, row_tests, rows, tools
+from . import benchmarks, cache, cargo, command, outcome, own_tests, probe, progress, provide, row_tests, rows, tools
 from .outcome import Outcome
 from .rows import Row
 
@@ -59,6 +59,9 @@ def _arguments() -> argparse.Namespace:
         "--offline", action="store_true", help="use the interpreters that are there, download and build none"
     )
     parser.add_argument(
+        "--bench", action="store_true", help="time localsplus beside its peers on the release rows, run no tests"
+    )
+    parser.add_argument(
         "--jobs", type=int, default=min(2, os.cpu_count() or 1), metavar="N", help="rows tested at a time (%(default)s)"
     )
     return parser.parse_args()
@@ -102,6 +105,12 @@ def _run(chosen: list[Row], others: list[str], arguments: argparse.Namespace) ->
     except cargo.NoLibrary as error:
         outcomes.append(_failed("library", str(error)))
         return _end(outcomes, sha256)
+    if arguments.bench:
+        timed = [row for row in chosen if benchmarks.is_for(row) and row.name in found]
+        failed = [row.name for row in timed if not benchmarks.run(row, found[row.name], library)]
+        if failed or not timed:
+            progress.shout(f"no figures for {', '.join(failed) or 'any row: choose release builds'}")
+        return 1 if failed or not timed else 0
     for name in others:
         for result in _OTHER_LINES[name]():
             outcomes.append(result)

@@ -1,0 +1,215 @@
+"""Times localsplus beside its peers in the interpreter that runs this file.
+
+    python benches/run.py --library target/release/liblocalsplus.so --build-dir DIR
+
+See docs/SPEED.md for what the figures mean. `matrix/run --bench` does this on every release row.
+"""
+
+import argparse
+import functools
+import importlib.machinery
+import importlib.util
+import json
+import os
+import pathlib
+import platform
+import subprocess
+import sys
+import sysconfig
+
+HERE = pathlib.Path(__file__).resolve().parent
+ROOT = HERE.parent
+# Where a loop happens to start in a cache line can be worth 20%: each layout is
+# compiled and timed, and the best of each way counts.
+CODE_LAYOUTS = ["-falign-functions=16", "-falign-functions=32", "-falign-functions=64 -falign-loops=32"]
+
+
+def function(slots, namespace):
+    """A closure of `slots` slots, of which 9 in 17 are set at entry: arguments, two
+    of seven cells, and two free variables; the rest are locals."""
+    free = max(1, slots * 2 // 17)
+    arguments = max(2, slots * 7 // 17)
+    cells = max(1, arguments * 2 // 7)
+    rest = slots - free - arguments
+    names = {kind: [f"{kind}{i}" for i in range(n)] for kind, n in (("a", arguments), ("f", free), ("r", rest))}
+    lines = [f"def outer({', '.join(names['f'])}):", f" def inner({', '.join(names['a'])}):"]
+    lines.append("  if False:")
+    lines += [f"   {name} = None" for name in names["r"]] or ["   pass"]
+    captured = ", ".join(names["a"][:cells])
+    lines.append(f"  (lambda: ({captured},))")
+    lines.append(f"  ({', '.join(names['f'])},)")
+    lines.append("  if look is not None: return look()")
+    lines.append(" return inner")
+    exec("\n".join(lines), namespace)
+    inner = namespace["outer"](*[object() for _ in range(free)])
+    return inner, tuple(object() for _ in range(arguments))
+
+
+def rust_caller(options):
+    """The Rust API in a library of its own, built once for all interpreters."""
+    target = options.library.parent.parent / "rust_caller"
+    manifest = HERE / "rust_caller/Cargo.toml"
+    command = ["cargo", "build", "--quiet", "--release", "--manifest-path", str(manifest), "--target-dir", str(target)]
+    environment = {**os.environ, "PYO3_BUILD_EXTENSION_MODULE": "1"}
+    environment.pop("CARGO_TARGET_DIR", None)
+    subprocess.run(command, check=True, env=environment)
+    return target / "release/librust_caller.so"
+
+
+def build(options, variant, flags):
+    target = options.build_dir / f"variant{variant}"
+    target.mkdir(parents=True, exist_ok=True)
+    module = target / "_bench.so"
+    include = options.python_include or [sysconfig.get_path("include")]
+    command = ["cc", "-std=gnu11", "-O2", "-DNDEBUG", "-fPIC", "-shared", *flags.split(), "-o", str(module)]
+    for directory in include:
+        command += ["-I", directory, "-I", f"{directory}/internal"]
+    command += ["-I", str(ROOT / "shims/include"), str(HERE / "c/_bench.c"), str(HERE / "c/peers.c")]
+    for library in (options.library, options.rust_library):
+        command += [str(library), f"-Wl,-rpath,{library.parent}"]
+    subprocess.run(command, check=True)
+    loader = importlib.machinery.ExtensionFileLoader("_bench", str(module))
+    spec = importlib.util.spec_from_file_location("_bench", module, loader=loader)
+    loaded = importlib.util.module_from_spec(spec)
+    loader.exec_module(loaded)
+    return loaded
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--library", type=pathlib.Path, required=True)
+    parser.add_argument("--build-dir", type=pathlib.Path, required=True)
+    parser.add_argument("--python-include", action="append")
+    parser.add_argument("--report", type=pathlib.Path)
+    parser.add_argument("--rounds", type=int, default=300)
+    parser.add_argument("--variant", type=int, help="time one code layout only and print JSON")
+    options = parser.parse_args()
+    options.library = options.library.resolve()
+    options.build_dir = options.build_dir.resolve()
+    options.rust_library = rust_caller(options)
+    if options.variant is None:
+        results = []
+        for variant in range(len(CODE_LAYOUTS)):
+            command = [sys.executable, __file__, *sys.argv[1:], "--variant", str(variant)]
+            output = subprocess.run(command, check=True, stdout=subprocess.PIPE, text=True).stdout
+            results.append(json.loads(output))
+        report(options, results)
+    else:
+        print(json.dumps(time_one(options)))
+
+
+def time_one(options):
+    bench = build(options, options.variant, CODE_LAYOUTS[options.variant])
+    figures = {"init": bench.init(), "provider": bench.provider()}
+    rounds = options.rounds
+    for slots in (5, 17, 300):
+        repeat = max(20, 5000 // slots)
+        namespace = {"look": None}
+        inner, arguments = function(slots, namespace)
+        count = len(inner.__code__.co_varnames) + len(inner.__code__.co_freevars)
+        assert count == slots, (count, slots)
+
+        def at_entry(ways, slot=0, repeat=repeat, inner=inner, arguments=arguments):
+            return bench.at_entry(inner, arguments, ways, slot, rounds, repeat)
+
+        alls = ["all_localsplus", "all_rust", "all_plain", "all_floor", "all_mapping", "all_mapping_strong"]
+        figures[f"entry {slots}"] = at_entry(alls)
+        figures[f"entry {slots} each"] = at_entry(["each_localsplus", "each_plain"])
+        if slots == 17:
+            for name, slot in slot_kinds(inner):
+                figures[f"one {name}"] = at_entry(["one_localsplus", "one_rust", "one_plain"], slot, 1000)
+        # Called by C, so that the caller, whose frame is read, is `inner` itself.
+        started = ["all_localsplus", "all_plain", "all_dict"]
+        namespace["look"] = functools.partial(bench.running, started, 0, rounds, repeat)
+        figures[f"started {slots}"] = inner(*arguments)
+    for name, (program, arguments) in programs().items():
+        figures[f"hook {name}"] = bench.hooked(program, arguments, 60)
+    return figures
+
+
+def slot_kinds(inner):
+    code = inner.__code__
+    names = list(code.co_varnames) + list(code.co_freevars)
+    yield "cell", names.index("a0")
+    yield "plain", names.index(f"a{code.co_argcount - 1}")
+    yield "unset", names.index("r0")
+    yield "free", names.index("f0")
+
+
+def programs():
+    def recursive(n):
+        return n if n < 2 else recursive(n - 1) + recursive(n - 2)
+
+    class Counter:
+        def __init__(self):
+            self.value = 0
+
+        def add(self, amount):
+            total = self.value + amount
+            self.value = total
+            return total
+
+        def run(self, times):
+            for i in range(times):
+                self.add(i)
+
+    return {"recursive": (recursive, (16,)), "methods": (Counter().run, (2000,))}
+
+
+def report(options, results):
+    def best(group, way):
+        return min(result[group][way][0] for result in results)
+
+    def median(group, way):
+        return sorted(result[group][way][1] for result in results)[len(results) // 2]
+
+    rows = []
+
+    def row(text, group, way, other_group, other, target):
+        by_minimum = best(group, way) / best(other_group, other)
+        by_median = median(group, way) / median(other_group, other)
+        rows.append((text, by_minimum, by_median, target))
+
+    us = "all_localsplus"
+    row("get_locals / plain reader", "entry 17", us, "entry 17", "all_plain", 0.85)
+    row("get_locals / floor", "entry 17", us, "entry 17", "all_floor", 1.9)
+    row("get_locals / mapping, borrowed", "entry 17", us, "entry 17", "all_mapping", 0.7)
+    row("get_locals / mapping, strong", "entry 17", us, "entry 17", "all_mapping_strong", 0.4)
+    row("get_locals / dict (started)", "started 17", us, "started 17", "all_dict", 0.1)
+    for kind in ("plain", "cell", "free", "unset"):
+        group = f"one {kind}"
+        row(f"get_local, {kind} / plain reader", group, "one_localsplus", group, "one_plain", 1.0)
+    row("17 x get_local / plain reader", "entry 17 each", "each_localsplus", "entry 17 each", "each_plain", 1.0)
+    row("Rust, all slots / C caller", "entry 17", "all_rust", "entry 17", us, 1.05)
+    for kind in ("plain", "cell", "free", "unset"):
+        group = f"one {kind}"
+        row(f"Rust, one slot, {kind} / C call", group, "one_rust", group, "one_localsplus", 0.9)
+    for slots in (5, 300):
+        row(f"get_locals, {slots} slots / plain reader", f"entry {slots}", us, f"entry {slots}", "all_plain", None)
+        row(f"get_locals, {slots} started / plain", f"started {slots}", us, f"started {slots}", "all_plain", None)
+    row("get_locals, 17 started / plain reader", "started 17", us, "started 17", "all_plain", None)
+    per_slot = best("entry 300", us) / 300 / (best("entry 17", us) / 17)
+    rows.append(("cost per slot, 300 / 17 slots", per_slot, per_slot, 1.2))
+    for name in ("recursive", "methods"):
+        group = f"hook {name}"
+        base = best(group, "pass")
+        ratio = (best(group, "localsplus") - base) / (best(group, "mapping") - base)
+        middle = median(group, "pass")
+        ratio_median = (median(group, "localsplus") - middle) / (median(group, "mapping") - middle)
+        rows.append((f"added by a hook, {name} / mapping", ratio, ratio_median, 0.3))
+    init = min(result["init"] for result in results) / 1e6
+    rows.append(("localsplus_init, ms", init, init, 1.0))
+    print(f"CPython {platform.python_version()}, {results[0]['provider']}")
+    ns = {way: best("entry 17", way) for way in results[0]["entry 17"]}
+    print("  ns, 17 slots at entry: " + ", ".join(f"{way} {value:.1f}" for way, value in ns.items()))
+    print(f"  {'ratio':40} {'minimum':>8} {'median':>8} {'target':>7}")
+    for text, minimum, middle, target in rows:
+        mark = "" if target is None else ("ok" if minimum <= target else "MISSED")
+        print(f"  {text:40} {minimum:8.2f} {middle:8.2f} {target or '':>7} {mark}")
+    if options.report:
+        document = {"version": platform.python_version(), "rows": rows, "results": results}
+        options.report.write_text(json.dumps(document, indent=1))
+
+
+if __name__ == "__main__":
+    main()
