@@ -102,6 +102,27 @@ class Lifetime(unittest.TestCase):
         _cases.read_repeatedly(frame, 100_000)
         self.assertEqual([sys.getrefcount(each) for each in objects], before)
 
+    def test_l3_immortal_objects(self):
+        def t(none, true, small, empty, interned):
+            return sys._getframe()
+
+        values = (None, True, 1, (), sys.intern("immortal or not"))
+        frame = t(*values)
+
+        def counts():
+            return [sys.getrefcount(each) for each in values]
+
+        before = counts()
+        held = [_cases.get_locals(frame) for _ in range(1000)]
+        gained = [now - then for now, then in zip(counts(), before)]
+        # Immortal since 3.12: nobody counts them. Until then others use them, too.
+        for count in gained[:4]:
+            self.assertEqual(round(count / 1000), 0 if VERSION >= (3, 12) else 1)
+        held.clear()
+        _cases.read_repeatedly(frame, 100_000)
+        for then, now in zip(before, counts()):
+            self.assertLess(abs(now - then), 100)
+
     @unittest.skipUnless(DEBUG, "sys.gettotalrefcount() exists on debug builds only")
     def test_l3_total_reference_count(self):
         frame, _ = self.every_kind_of_slot()
