@@ -18,7 +18,7 @@ use crate::error::{Error, Mismatch};
 use crate::object::Object;
 use crate::official::Official;
 use crate::read::{Fault, Functions, kind};
-use crate::runtime::{Symbols, attribute, sys_attribute, text};
+use crate::runtime::{Interruption, Symbols, attribute, may_end_thread, sys_attribute, text};
 
 const SOURCE: &CStr =
     match CStr::from_bytes_with_nul(concat!(include_str!("canary.py"), "\0").as_bytes()) {
@@ -29,12 +29,18 @@ const SOURCE: &CStr =
 /// The names of the canary's slots, by index.
 const NAMES: [&str; 4] = ["plain", "boxed", "late", "free"];
 
-type EvalFrame = unsafe extern "C" fn(*mut c_void, *mut c_void, c_int) -> *mut PyObject;
+// Where these run Python code, the interpreter may end the thread.
+type EvalFrame = unsafe extern "C-unwind" fn(*mut c_void, *mut c_void, c_int) -> *mut PyObject;
 type CurrentInterpreter = unsafe extern "C" fn() -> *mut c_void;
 type GetEvalFrame = unsafe extern "C" fn(*mut c_void) -> EvalFrame;
 type SetEvalFrame = unsafe extern "C" fn(*mut c_void, EvalFrame);
 type Tracing = unsafe extern "C" fn(*mut c_void);
-type CompileString = unsafe extern "C" fn(*const c_char, *const c_char, c_int) -> *mut PyObject;
+type CompileString =
+    unsafe extern "C-unwind" fn(*const c_char, *const c_char, c_int) -> *mut PyObject;
+type EvalCode =
+    unsafe extern "C-unwind" fn(*mut PyObject, *mut PyObject, *mut PyObject) -> *mut PyObject;
+type CallObject = unsafe extern "C-unwind" fn(*mut PyObject, *mut PyObject) -> *mut PyObject;
+type Next = unsafe extern "C-unwind" fn(*mut PyObject) -> *mut PyObject;
 type IsSpecializationEnabled = unsafe extern "C" fn(*mut c_void) -> c_int;
 type AllowSpecialization = unsafe extern "C" fn(*mut c_void, c_int);
 
@@ -84,7 +90,6 @@ impl Subject<'_> {
 }
 
 /// Why the canary came to no good.
-#[derive(Debug)]
 pub enum Failure {
     /// The provider is wrong about this interpreter.
     Mismatch(Mismatch),
@@ -105,49 +110,25 @@ pub fn prove(subject: Subject<'_>, symbols: &Symbols) -> Result<(), Failure> {
     let canary = Canary::new(subject).ok_or_else(interrupted)?;
     let installed = evaluation.install(&canary);
     let ran = canary.run(&evaluation);
+    let replaced = !installed.is_in_place();
     drop(installed);
     if ran.is_none() {
         return Err(interrupted());
     }
-    match canary.mismatch.take() {
-        Some(mismatch) => Err(Failure::Mismatch(mismatch)),
-        None => canary.saw_everything().map_err(Failure::Mismatch),
+    if let Some(failure) = canary.failure.take() {
+        return Err(failure);
     }
+    if replaced {
+        let reason = "another eval-frame function was installed meanwhile".into();
+        return Err(Failure::Interrupted(Error::Interrupted { reason }));
+    }
+    canary.saw_everything()
 }
 
 /// The exception that is set, as a failure.
-#[allow(
-    deprecated,
-    reason = "its replacement, PyErr_GetRaisedException, is missing from 3.11"
-)]
 fn interrupted() -> Failure {
-    // SAFETY: a static that the interpreter has set long ago.
-    let keyboard_interrupt = unsafe { ffi::PyExc_KeyboardInterrupt };
-    // SAFETY: the thread is attached; the exception type is never freed.
-    if unsafe { ffi::PyErr_ExceptionMatches(keyboard_interrupt) } != 0 {
-        // The user's Ctrl-C shall not end here: it is raised again soon.
-        // SAFETY: may be called at any time.
-        unsafe { ffi::PyErr_SetInterrupt() };
-    }
-    let [mut ty, mut value, mut traceback] = [null_mut(); 3];
-    // SAFETY: the thread is attached, and the three can be written to.
-    unsafe { ffi::PyErr_Fetch(&raw mut ty, &raw mut value, &raw mut traceback) };
-    // SAFETY: each of the three references is ours, or NULL.
-    let [ty, value, _] = [ty, value, traceback].map(|o| unsafe { Object::from_owned_ptr(o) });
-    let name = ty.and_then(|ty| attribute(&ty, c"__name__"));
-    let name = name.and_then(|name| text(&name));
-    let message = value.and_then(|value| {
-        // SAFETY: the thread is attached, and `value` alive.
-        let message = unsafe { ffi::PyObject_Str(value.as_ptr()) };
-        // SAFETY: PyObject_Str gives a reference away, or NULL.
-        unsafe { Object::from_owned_ptr(message) }
-    });
-    // SAFETY: the thread is attached; a failing __str__ is of no interest.
-    unsafe { ffi::PyErr_Clear() };
-    let message = message.and_then(|message| text(&message));
-    let exception = [name, message].into_iter().flatten().collect::<Vec<_>>();
-    let exception = exception.join(": ").into();
-    Failure::Interrupted(Error::Interrupted { exception })
+    let reason = Interruption::take().into();
+    Failure::Interrupted(Error::Interrupted { reason })
 }
 
 /// The functions of PEP 523 and its surroundings. All supported versions export
@@ -205,9 +186,18 @@ impl Evaluation {
         // SAFETY: as above.
         let interpreter = unsafe { (self.interpreter)() };
         // SAFETY: this is the calling thread's interpreter.
-        let previous = unsafe { (self.get)(interpreter) };
-        if previous as usize != hook as *const () as usize {
-            PREVIOUS.store(previous as *mut c_void, Ordering::Release);
+        let mut previous = unsafe { (self.get)(interpreter) };
+        if previous as usize == hook as *const () as usize {
+            // Ours is still there: put back by another library, or left behind by
+            // the parent process, which was choosing.
+            let before = PREVIOUS.load(Ordering::Acquire);
+            // SAFETY: `hook` was installed after that had been stored.
+            previous = unsafe { std::mem::transmute::<*mut c_void, EvalFrame>(before) };
+        }
+        PREVIOUS.store(previous as *mut c_void, Ordering::Release);
+        // For as long as another library may call it.
+        if let Some(ours) = NonNull::new(hook as *mut c_void) {
+            Symbols::pin(ours);
         }
         let allowed = self.specialization.map(|(is_enabled, _)| {
             // SAFETY: as above.
@@ -239,14 +229,20 @@ struct Installed<'a> {
     allowed: Option<c_int>,
 }
 
+impl Installed<'_> {
+    fn is_in_place(&self) -> bool {
+        // SAFETY: this is the calling thread's interpreter, as on installation.
+        let current = unsafe { (self.evaluation.get)(self.interpreter) };
+        current as usize == hook as *const () as usize
+    }
+}
+
 impl Drop for Installed<'_> {
     fn drop(&mut self) {
         CANARY.set(null());
-        // SAFETY: this is the calling thread's interpreter, as on installation.
-        let current = unsafe { (self.evaluation.get)(self.interpreter) };
-        // If another thread has put in its own in between, that one goes on
+        // If another library has put in its own in between, that one may go on
         // calling ours, which passes everything on.
-        if current as usize == hook as *const () as usize {
+        if self.is_in_place() {
             // SAFETY: as above; `previous` was in place before.
             unsafe { (self.evaluation.set)(self.interpreter, self.previous) };
             let is_default = self.previous as usize == self.evaluation.default as usize;
@@ -272,7 +268,7 @@ thread_local! {
 static PREVIOUS: AtomicPtr<c_void> = AtomicPtr::new(null_mut());
 static DEFAULT: AtomicPtr<c_void> = AtomicPtr::new(null_mut());
 
-unsafe extern "C" fn hook(
+unsafe extern "C-unwind" fn hook(
     thread: *mut c_void,
     frame: *mut c_void,
     throwflag: c_int,
@@ -288,8 +284,12 @@ unsafe extern "C" fn hook(
     let next = next.load(Ordering::Acquire);
     // SAFETY: `install` stored an eval-frame function in both.
     let next = unsafe { std::mem::transmute::<*mut c_void, EvalFrame>(next) };
-    // SAFETY: the arguments are passed on as they came.
-    unsafe { next(thread, frame, throwflag) }
+    if canary.is_none() {
+        // SAFETY: the arguments are passed on as they came.
+        return unsafe { next(thread, frame, throwflag) };
+    }
+    // SAFETY: as above.
+    may_end_thread(|| unsafe { next(thread, frame, throwflag) })
 }
 
 struct Canary<'a> {
@@ -306,7 +306,7 @@ struct Canary<'a> {
     canary_frame: Cell<usize>,
     generator_frame: Cell<usize>,
     seen: RefCell<Vec<Moment>>,
-    mismatch: RefCell<Option<Mismatch>>,
+    failure: RefCell<Option<Failure>>,
 }
 
 impl<'a> Canary<'a> {
@@ -330,20 +330,17 @@ impl<'a> Canary<'a> {
             canary_frame: Cell::default(),
             generator_frame: Cell::default(),
             seen: RefCell::default(),
-            mismatch: RefCell::default(),
+            failure: RefCell::default(),
         })
     }
 
     /// `None` if an exception is set.
     fn run(&self, evaluation: &Evaluation) -> Option<()> {
+        let filename = c"<localsplus canary>".as_ptr();
+        let start = ffi::Py_file_input;
         // SAFETY: both texts are C strings.
-        let module = unsafe {
-            (evaluation.compile)(
-                SOURCE.as_ptr(),
-                c"<localsplus canary>".as_ptr(),
-                ffi::Py_file_input,
-            )
-        };
+        let compile = || unsafe { (evaluation.compile)(SOURCE.as_ptr(), filename, start) };
+        let module = may_end_thread(compile);
         // SAFETY: Py_CompileString gives a reference away.
         let module = unsafe { Object::from_owned_ptr(module) }?;
         self.own.borrow_mut().push(module.clone());
@@ -351,9 +348,12 @@ impl<'a> Canary<'a> {
         let globals = unsafe { ffi::PyDict_New() };
         // SAFETY: PyDict_New gives a reference away.
         let globals = unsafe { Object::from_owned_ptr(globals) }?;
+        let eval_code = ffi::PyEval_EvalCode as *const ();
+        // SAFETY: that function, which may unwind.
+        let eval_code = unsafe { std::mem::transmute::<*const (), EvalCode>(eval_code) };
+        let [code, namespace] = [module.as_ptr(), globals.as_ptr()];
         // SAFETY: a code object and a dict, all alive.
-        let none =
-            unsafe { ffi::PyEval_EvalCode(module.as_ptr(), globals.as_ptr(), globals.as_ptr()) };
+        let none = may_end_thread(|| unsafe { eval_code(code, namespace, namespace) });
         // SAFETY: PyEval_EvalCode gives a reference away.
         unsafe { Object::from_owned_ptr(none) }?;
         let global = |name: &CStr| {
@@ -379,14 +379,17 @@ impl<'a> Canary<'a> {
         let generator = global(c"generator")?;
         self.generator_code.set(own(&generator)?);
         let generator = call(&generator, &[&self.plain])?;
+        let next = ffi::PyIter_Next as *const ();
+        // SAFETY: that function, which may unwind.
+        let next = unsafe { std::mem::transmute::<*const (), Next>(next) };
         // SAFETY: `generator` is an iterator.
-        let none = unsafe { ffi::PyIter_Next(generator.as_ptr()) };
+        let step = || may_end_thread(|| unsafe { next(generator.as_ptr()) });
+        let none = step();
         // SAFETY: PyIter_Next gives a reference away.
         unsafe { Object::from_owned_ptr(none) }?;
         // The last frame of that code was the one inside the generator.
         self.check(Moment::Suspended, self.generator_frame.get());
-        // SAFETY: as above; this is its end.
-        let end = unsafe { ffi::PyIter_Next(generator.as_ptr()) };
+        let end = step();
         // SAFETY: the thread is attached; the answer is borrowed.
         if !end.is_null() || !unsafe { ffi::PyErr_Occurred() }.is_null() {
             return None;
@@ -417,16 +420,16 @@ impl<'a> Canary<'a> {
     }
 
     fn check(&self, moment: Moment, frame: usize) {
-        if frame == 0 || self.mismatch.borrow().is_some() {
+        if frame == 0 || self.failure.borrow().is_some() {
             return;
         }
         self.seen.borrow_mut().push(moment);
-        if let Err(mismatch) = self.compare(moment, frame) {
-            *self.mismatch.borrow_mut() = Some(mismatch);
+        if let Err(failure) = self.compare(moment, frame) {
+            *self.failure.borrow_mut() = Some(failure);
         }
     }
 
-    fn saw_everything(&self) -> Result<(), Mismatch> {
+    fn saw_everything(&self) -> Result<(), Failure> {
         use Moment::{Entry, Finished, Started, Suspended};
         let expected = [Entry, Started, Suspended, Finished];
         let seen = self.seen.borrow();
@@ -440,7 +443,7 @@ impl<'a> Canary<'a> {
         mismatch("canary frames seen", text(&expected), text(&seen))
     }
 
-    fn compare(&self, moment: Moment, frame: usize) -> Result<(), Mismatch> {
+    fn compare(&self, moment: Moment, frame: usize) -> Result<(), Failure> {
         let [plain, boxed, free] = [&self.plain, &self.boxed, &self.free].map(Some);
         // `late` is a function by then, whose identity nobody knows.
         let known: &[(usize, Option<&Object>)] = match moment {
@@ -480,8 +483,11 @@ fn call(function: &Object, arguments: &[&Object]) -> Option<Object> {
         // SAFETY: a new tuple of that length; it takes the reference over.
         unsafe { ffi::PyTuple_SetItem(tuple.as_ptr(), position as isize, argument) };
     }
+    let call_object = ffi::PyObject_CallObject as *const ();
+    // SAFETY: that function, which may unwind.
+    let call_object = unsafe { std::mem::transmute::<*const (), CallObject>(call_object) };
     // SAFETY: a callable and a tuple, both alive.
-    let result = unsafe { ffi::PyObject_CallObject(function.as_ptr(), tuple.as_ptr()) };
+    let result = may_end_thread(|| unsafe { call_object(function.as_ptr(), tuple.as_ptr()) });
     // SAFETY: PyObject_CallObject gives a reference away.
     unsafe { Object::from_owned_ptr(result) }
 }
@@ -490,12 +496,12 @@ fn mismatch<T>(
     field: impl Into<String>,
     expected: impl Into<String>,
     found: impl Into<String>,
-) -> Result<T, Mismatch> {
-    Err(Mismatch {
+) -> Result<T, Failure> {
+    Err(Failure::Mismatch(Mismatch {
         field: field.into(),
         expected: expected.into(),
         found: found.into(),
-    })
+    }))
 }
 
 /// A canary frame at some moment, and who is asked about it.
@@ -515,7 +521,7 @@ impl Asked<'_> {
     }
 
     /// Names, and what the layout says besides.
-    fn shape(&self) -> Result<(), Mismatch> {
+    fn shape(&self) -> Result<(), Failure> {
         let names = match self.subject {
             Subject::Layout(functions) => {
                 // SAFETY: the frame is alive, and this thread is running it.
@@ -555,9 +561,9 @@ impl Asked<'_> {
     }
 
     /// Slot `index` has the value `expected`, as a new reference.
-    fn value(&self, index: usize, expected: Option<&Object>) -> Result<(), Mismatch> {
+    fn value(&self, index: usize, expected: Option<&Object>) -> Result<(), Failure> {
         let field = self.field(index as isize);
-        let before = expected.map(reference_count);
+        let before = expected.map(reference_count).transpose()?;
         let (answer, found) = self.ask(index as isize);
         let Some(expected) = expected else {
             if answer == Answer::NoValue && found.is_null() {
@@ -571,7 +577,7 @@ impl Asked<'_> {
             let expected = describe(Answer::Value, expected.as_ptr());
             return mismatch(field, expected, describe(answer, found));
         }
-        let gained = reference_count(expected) - before.unwrap_or_default();
+        let gained = reference_count(expected)? - before.unwrap_or_default();
         if gained != 1 {
             let found = format!("{gained} references");
             return mismatch(field, "1 new reference", found);
@@ -582,7 +588,7 @@ impl Asked<'_> {
     }
 
     /// `index` is out of range.
-    fn no_value_at(&self, index: isize) -> Result<(), Mismatch> {
+    fn no_value_at(&self, index: isize) -> Result<(), Failure> {
         let (answer, found) = self.ask(index);
         if answer == Answer::IndexError && found.is_null() {
             return Ok(());
@@ -658,10 +664,31 @@ fn describe(answer: Answer, result: *mut PyObject) -> String {
 }
 
 /// `sys.getrefcount(object)`: right on every build.
-fn reference_count(object: &Object) -> isize {
-    let count = sys_attribute(c"getrefcount").and_then(|getrefcount| call(&getrefcount, &[object]));
+fn reference_count(object: &Object) -> Result<isize, Failure> {
+    let failed = |reason: &str| {
+        Failure::Interrupted(Error::Interrupted {
+            reason: reason.into(),
+        })
+    };
+    let getrefcount = sys_attribute(c"getrefcount");
+    let getrefcount = getrefcount.ok_or_else(|| failed("sys.getrefcount is missing"))?;
+    // SAFETY: the thread is attached, and the function alive.
+    let ty = unsafe { ffi::PyObject_Type(getrefcount.as_ptr()) };
+    // SAFETY: PyObject_Type gives a reference away.
+    let ty = unsafe { Object::from_owned_ptr(ty) };
+    let builtin: *mut PyObject = (&raw mut ffi::PyCFunction_Type).cast();
+    if ty.is_none_or(|ty| ty.as_ptr() != builtin) {
+        return Err(failed("sys.getrefcount has been replaced"));
+    }
+    // Without a tuple, whose deallocation may be put off.
+    let [function, argument] = [getrefcount.as_ptr(), object.as_ptr()];
+    let end = null_mut::<PyObject>();
+    // SAFETY: a callable and its argument, both alive, and NULL for the end.
+    let count = unsafe { ffi::PyObject_CallFunctionObjArgs(function, argument, end) };
+    // SAFETY: the call gives a reference away.
+    let count = unsafe { Object::from_owned_ptr(count) }.ok_or_else(interrupted)?;
     // SAFETY: `count` is alive; anything but an `int` is an error.
-    count.map_or(0, |count| unsafe { ffi::PyLong_AsSsize_t(count.as_ptr()) })
+    Ok(unsafe { ffi::PyLong_AsSsize_t(count.as_ptr()) })
 }
 
 /// The elements of a tuple of `str`.

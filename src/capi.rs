@@ -1,7 +1,7 @@
 //! The C API of `localsplus.h`, where it is documented. Errors become Python
 //! exceptions here, and panics stop here.
 
-use std::ffi::{CString, c_char, c_int, c_uint};
+use std::ffi::{c_char, c_int, c_uint};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::ptr::{null, null_mut};
 use std::sync::atomic::{AtomicPtr, Ordering};
@@ -12,7 +12,8 @@ use pyo3_ffi::{Py_ssize_t, PyObject};
 use crate::error::Error;
 use crate::layout::Layout;
 use crate::read::{self, Functions, Interpreter, flags};
-use crate::reader::{Question, Reader, reader};
+use crate::reader::{Question, Reader, c_string, reader};
+use crate::runtime::Interruption;
 
 /// `LOCALSPLUS_ABI_VERSION`.
 const ABI_VERSION: c_int = 1;
@@ -56,6 +57,9 @@ fn answer<T>(failed: T, ask: impl FnOnce() -> Result<T, Error>) -> T {
 
 #[cold]
 fn raise(error: &Error) {
+    if matches!(error, Error::Interrupted { .. }) && Interruption::raise() {
+        return;
+    }
     let exception = match error {
         // SAFETY: the interpreter's static exceptions, each set before any code
         // of ours can run.
@@ -69,7 +73,7 @@ fn raise(error: &Error) {
         // SAFETY: as above.
         _ => unsafe { ffi::PyExc_RuntimeError },
     };
-    let message = CString::new(error.to_string()).unwrap_or_default();
+    let message = c_string(error.to_string());
     // SAFETY: the thread is attached; the text is copied.
     unsafe { ffi::PyErr_SetString(exception, message.as_ptr()) };
 }
@@ -102,7 +106,13 @@ pub unsafe extern "C" fn localsplus_init() -> c_int {
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn localsplus_provider() -> *const c_char {
     // A refusal is no exception here.
-    let name = || reader().map_or(null(), |reader| reader.name().as_ptr());
+    let name = || match reader() {
+        Ok(reader) => reader.name().as_ptr(),
+        Err(_) => {
+            Interruption::postpone();
+            null()
+        }
+    };
     catch_unwind(name).unwrap_or(null())
 }
 

@@ -70,12 +70,14 @@ pub enum Error {
          call has returned"
     )]
     Choosing,
-    /// Python raised an exception in the canary, so that nothing was decided:
-    /// the next call tries again. (`RuntimeError` in C.)
-    #[error("localsplus could not check this interpreter ({exception}); the next call tries again")]
+    /// Something got in the way of checking the interpreter, so that nothing was
+    /// decided: the next call tries again. (In C this is the exception that did, if
+    /// it was one, or `RuntimeError`. In Rust an exception of its type is raised in
+    /// this thread as soon as it runs Python again, so that Ctrl-C is not lost.)
+    #[error("localsplus could not check this interpreter ({reason}); the next call tries again")]
     Interrupted {
-        /// The exception, as text.
-        exception: Box<str>,
+        /// The exception's type, or what was in the way.
+        reason: Box<str>,
     },
     /// No provider for this interpreter, for good. (`RuntimeError` in C.)
     #[error("localsplus does not read frames of {interpreter}: {reason}")]

@@ -13,7 +13,7 @@ use crate::error::Error;
 use crate::object::Object;
 use crate::read::{self, Fault};
 use crate::reader::{Question, Reader, reader};
-use crate::runtime::{PendingException, text};
+use crate::runtime::{Interruption, PendingException, text};
 
 /// Chooses the provider now instead of at the first use. The outcome, a refusal
 /// too, is final for the process.
@@ -29,7 +29,7 @@ use crate::runtime::{PendingException, text};
 /// [`Error::Unsupported`] and [`Error::Forced`] are final;
 /// [`Error::Interrupted`] and [`Error::Choosing`] are not.
 pub unsafe fn init() -> Result<(), Error> {
-    reader().map(drop)
+    chosen().map(drop)
 }
 
 /// What answers in this process: "official", "layout 3.14", "layout 3.13t", ...
@@ -42,7 +42,13 @@ pub unsafe fn init() -> Result<(), Error> {
 /// # Errors
 /// As [`init`].
 pub unsafe fn provider() -> Result<&'static CStr, Error> {
-    reader().map(Reader::name)
+    chosen().map(Reader::name)
+}
+
+/// The reader, or why there is none. Python's error indicator stays as it is.
+#[inline]
+fn chosen() -> Result<&'static Reader, Error> {
+    reader().inspect_err(|_| Interruption::postpone())
 }
 
 /// A CPython interpreter frame (`struct _PyInterpreterFrame *`).
@@ -70,7 +76,9 @@ impl<'a> Frame<'a> {
     /// Chooses the provider if no call has done so before.
     ///
     /// # Safety
-    /// - The calling thread is attached to the frame's interpreter.
+    /// - The calling thread is attached to the frame's interpreter, and stays so as
+    ///   long as the frame and everything taken from it ([`Object`], [`Locals`])
+    ///   are used or dropped.
     /// - `pointer` is NULL or an interpreter frame that lives as long as `'a`: one
     ///   that this thread is evaluating, that of a suspended generator, coroutine
     ///   or async generator that is held, or that of a frame object that is held.
@@ -82,7 +90,7 @@ impl<'a> Frame<'a> {
     /// those of [`init`].
     #[inline]
     pub unsafe fn from_ptr<T>(pointer: *mut T) -> Result<Self, Error> {
-        let reader = reader()?;
+        let reader = chosen()?;
         let pointer = NonNull::new(pointer.cast()).ok_or(Error::Null { argument: "frame" })?;
         let frame = Self {
             pointer,
@@ -262,7 +270,6 @@ impl fmt::Debug for Frame<'_> {
 }
 
 /// The values of all slots of a frame, by index; `None` where there is none.
-#[derive(Debug)]
 pub struct Locals<'b> {
     first: *mut *mut PyObject,
     count: usize,
@@ -287,6 +294,13 @@ impl DerefMut for Locals<'_> {
     fn deref_mut(&mut self) -> &mut [Option<Object>] {
         // SAFETY: as above, and `self` has the buffer to itself.
         unsafe { std::slice::from_raw_parts_mut(self.first.cast(), self.count) }
+    }
+}
+
+/// The addresses: no Python code runs.
+impl fmt::Debug for Locals<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_list().entries(self.iter()).finish()
     }
 }
 

@@ -42,7 +42,9 @@ const CO_OPTIMIZED: i32 = 0x1;
 const CO_VARARGS: i32 = 0x4;
 const CO_VARKEYWORDS: i32 = 0x8;
 
-/// `FRAME_OWNED_BY_GENERATOR`, the same in every version.
+/// `FRAME_OWNED_BY_THREAD`, the same in every version.
+pub const OWNED_BY_THREAD: u8 = 0;
+/// `FRAME_OWNED_BY_GENERATOR`, likewise.
 pub const OWNED_BY_GENERATOR: u8 = 1;
 /// From this owner on, a frame is a shim: it runs no Python code, and its other
 /// fields may be junk.
@@ -188,7 +190,8 @@ impl<L: Layout, I: Interpreter> PythonFrame<L, I> {
 
     #[inline(always)]
     fn first_free(&self) -> usize {
-        self.count() - self.code_int(L::ROW.code.co_nfreevars) as u32 as usize
+        let free = self.code_int(L::ROW.code.co_nfreevars) as u32 as usize;
+        self.count().wrapping_sub(free)
     }
 
     /// The address of the kinds, one byte a slot.
@@ -268,8 +271,10 @@ impl<L: Layout, I: Interpreter> PythonFrame<L, I> {
     #[inline(always)]
     fn prologue(&self) -> Prologue {
         let row: &Row = &const { L::ROW };
-        if self.owner() == OWNED_BY_GENERATOR {
-            // RETURN_GENERATOR, which follows the prologue, made the generator.
+        if self.owner() != OWNED_BY_THREAD {
+            // RETURN_GENERATOR, which follows the prologue, made the generator. And
+            // a frame object only takes over a frame that is past it: the bytecode
+            // that the frame then points into may be gone with its thread.
             return Prologue::Done;
         }
         let distance = self
@@ -433,7 +438,8 @@ impl<L: Layout, I: Interpreter> PythonFrame<L, I> {
     #[inline(always)]
     fn closure_cell(&self, index: usize) -> Option<usize> {
         let (cells, size) = self.closure()?;
-        let position = index - self.first_free();
+        // A hand-made code object may call any slot free: none of the closure's.
+        let position = index.wrapping_sub(self.first_free());
         if position >= size {
             return None;
         }
@@ -700,7 +706,8 @@ pub unsafe fn get_all<L: Layout, I: Interpreter>(
     }
     let first_free = python.first_free();
     if !python.all_live(count) || !python.slots_are_values(first_free) {
-        return Ok(write_slots(python, result, 0));
+        // SAFETY: the caller's capacity is enough.
+        return Ok(unsafe { write_slots(python, result, 0) });
     }
     for index in 0..first_free {
         let value = python
@@ -710,15 +717,19 @@ pub unsafe fn get_all<L: Layout, I: Interpreter>(
         unsafe { result.wrapping_add(index).write(pointer(value)) };
     }
     if first_free < count {
-        return Ok(write_free_slots(python, result));
+        // SAFETY: as above.
+        return Ok(unsafe { write_free_slots(python, result) });
     }
     Ok(count)
 }
 
 /// Writes the values of the slots from `start` on to `result`, which has room for
 /// all slots, and answers how many there are.
+///
+/// # Safety
+/// There is room in `result` for as many elements as the frame has slots.
 #[inline(never)]
-fn write_slots<L: Layout, I: Interpreter>(
+unsafe fn write_slots<L: Layout, I: Interpreter>(
     python: PythonFrame<L, I>,
     result: *mut *mut PyObject,
     start: usize,
@@ -743,8 +754,11 @@ fn write_slots<L: Layout, I: Interpreter>(
 
 /// `write_slots` for the free slots of a frame whose slots are all live: straight
 /// from the closure, if that is how it is.
+///
+/// # Safety
+/// As [`write_slots`].
 #[inline(never)]
-fn write_free_slots<L: Layout, I: Interpreter>(
+unsafe fn write_free_slots<L: Layout, I: Interpreter>(
     python: PythonFrame<L, I>,
     result: *mut *mut PyObject,
 ) -> usize {
@@ -758,7 +772,8 @@ fn write_free_slots<L: Layout, I: Interpreter>(
     // SAFETY: there are as many kinds as slots.
     let is_free = |index: usize| unsafe { field::<u8>(kinds, index) } == kind::FREE;
     if !optimized || size < count - first_free || !(first_free..count).all(is_free) {
-        return write_slots(python, result, first_free);
+        // SAFETY: passed on to the caller.
+        return unsafe { write_slots(python, result, first_free) };
     }
     for position in 0..count - first_free {
         // SAFETY: `position` is below the closure's size.

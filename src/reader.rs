@@ -1,6 +1,7 @@
 //! The provider: chosen once for the process, at the first call.
 
 use std::ffi::{CStr, CString};
+use std::process::id;
 use std::ptr::null_mut;
 use std::sync::atomic::{AtomicPtr, Ordering};
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
@@ -15,7 +16,7 @@ use crate::layout::cross_check::cross_check;
 use crate::layout::{Build, Row, TABLE};
 use crate::official::{self, Official};
 use crate::read::{Fault, Functions};
-use crate::runtime::{self, PendingException, Running, Runtime, Symbols};
+use crate::runtime::{self, Obscure, PendingException, Running, Runtime, Symbols, may_end_thread};
 
 /// What answers in this process.
 #[derive(Debug)]
@@ -60,6 +61,11 @@ impl Reader {
     }
 }
 
+/// `text` for C, which takes a NUL for the end.
+pub fn c_string(text: String) -> CString {
+    CString::new(text.replace('\0', "\\0")).unwrap_or_default()
+}
+
 /// What was asked, for the error that answers it.
 #[derive(Debug, Clone, Copy)]
 pub enum Question {
@@ -99,7 +105,11 @@ static READER: AtomicPtr<Reader> = AtomicPtr::new(null_mut());
 
 enum State {
     Unchosen,
-    Choosing(ThreadId),
+    Choosing {
+        thread: ThreadId,
+        /// A child process does not have that thread.
+        process: u32,
+    },
     Chosen(Result<&'static Reader, Error>),
 }
 
@@ -129,13 +139,19 @@ fn choose_once() -> Result<&'static Reader, Error> {
         let mut guard = state();
         match &*guard {
             State::Chosen(chosen) => return chosen.clone(),
-            State::Choosing(thread) if *thread == me => return Err(Error::Choosing),
-            State::Choosing(_) => {
+            State::Choosing { thread, process } if *process == id() => {
+                let is_nested = *thread == me;
                 drop(guard);
+                if is_nested {
+                    return Err(Error::Choosing);
+                }
                 wait();
             }
-            State::Unchosen => {
-                *guard = State::Choosing(me);
+            State::Unchosen | State::Choosing { .. } => {
+                *guard = State::Choosing {
+                    thread: me,
+                    process: id(),
+                };
                 drop(guard);
                 // Also if choosing panics.
                 let mut finish = Finish(State::Unchosen);
@@ -170,19 +186,28 @@ impl Drop for Finish {
 fn wait() {
     // SAFETY: the calling thread is attached.
     let thread = unsafe { ffi::PyEval_SaveThread() };
-    let choosing = |state: &mut State| matches!(state, State::Choosing(_));
+    let choosing = |state: &mut State| matches!(state, State::Choosing { .. });
     let guard = CHANGED.wait_while(state(), choosing);
     drop(guard);
+    type RestoreThread = unsafe extern "C-unwind" fn(*mut ffi::PyThreadState);
+    let restore = ffi::PyEval_RestoreThread as *const ();
+    // SAFETY: that function, which may unwind.
+    let restore = unsafe { std::mem::transmute::<*const (), RestoreThread>(restore) };
     // SAFETY: this is what PyEval_SaveThread answered.
-    unsafe { ffi::PyEval_RestoreThread(thread) };
+    may_end_thread(|| unsafe { restore(thread) });
 }
 
 fn choose_for_running() -> Result<Reader, Error> {
     let symbols = Symbols::open();
     let forced = Forced::from_environment()?;
-    let runtime = Runtime::inspect(&symbols).map_err(|reason| Error::Unsupported {
-        interpreter: "this interpreter".into(),
-        reason: reason.into(),
+    let runtime = Runtime::inspect(&symbols).map_err(|obscure| match obscure {
+        Obscure::Missing(reason) => Error::Unsupported {
+            interpreter: "this interpreter".into(),
+            reason: reason.into(),
+        },
+        Obscure::Failed(reason) => Error::Interrupted {
+            reason: reason.into(),
+        },
     })?;
     choose(&runtime, &symbols, forced)
 }
@@ -273,7 +298,7 @@ pub fn choose(
                 name = format!("{name} ({reason})");
             }
             Ok(Reader {
-                name: CString::new(name).unwrap_or_default(),
+                name: c_string(name),
                 functions: layout.functions,
             })
         }

@@ -5,6 +5,7 @@
 //! is looked up by name here, so that an interpreter without one of them is
 //! refused instead of failing to load the library.
 
+use std::cell::Cell;
 use std::ffi::{CStr, c_char, c_int, c_ulong, c_void};
 use std::fmt;
 use std::marker::PhantomData;
@@ -28,6 +29,9 @@ pub struct Symbols {
 
 cfg_if! {
     if #[cfg(unix)] {
+        use std::ffi::OsStr;
+        use std::os::unix::ffi::OsStrExt;
+
         use libloading::os::unix::Library as Module;
 
         /// `Dl_info`.
@@ -69,7 +73,8 @@ cfg_if! {
                 return None;
             }
             // SAFETY: on success this is a C string, owned by the loaded module.
-            let path = unsafe { CStr::from_ptr(info.dli_fname) }.to_str().ok()?;
+            let path = unsafe { CStr::from_ptr(info.dli_fname) };
+            let path = OsStr::from_bytes(path.to_bytes());
             let flags = libloading::os::unix::RTLD_LAZY | RTLD_NOLOAD;
             // SAFETY: RTLD_NOLOAD runs no initialiser: the module is loaded, or
             // this fails.
@@ -153,6 +158,83 @@ impl Drop for PendingException {
         // SAFETY: the references that PyErr_Fetch gave us go back. If an
         // exception has been set in between, this replaces it.
         unsafe { ffi::PyErr_Restore(kind, value, traceback) };
+    }
+}
+
+/// Calls into the interpreter where it may let go of the GIL.
+///
+/// When the process ends, older interpreters end a thread that wants the GIL back
+/// with `pthread_exit`, which unwinds its stack. Whoever is further up must not
+/// be unwound: it would clean up without a thread state. So the thread sleeps
+/// until the process is gone, as it does from 3.14 on.
+///
+/// `call` must only call functions declared `extern "C-unwind"`.
+pub fn may_end_thread<T>(call: impl FnOnce() -> T) -> T {
+    struct Sleep;
+    impl Drop for Sleep {
+        fn drop(&mut self) {
+            // A panic of ours goes on.
+            while !std::thread::panicking() {
+                std::thread::sleep(std::time::Duration::from_secs(3600));
+            }
+        }
+    }
+    let sleep = Sleep;
+    let result = call();
+    std::mem::forget(sleep);
+    result
+}
+
+/// The exception that interrupted the choice of a provider, on its way to the
+/// caller: [`Error`](crate::Error) cannot hold it.
+pub struct Interruption([*mut PyObject; 3]);
+
+thread_local! {
+    static INTERRUPTION: Cell<Option<Interruption>> = const { Cell::new(None) };
+}
+
+#[allow(deprecated, reason = "as above")]
+impl Interruption {
+    /// Takes the exception that is set, and answers its type's name.
+    pub fn take() -> String {
+        let mut raised = Self([null_mut(); 3]);
+        let [ty, value, traceback] = &mut raised.0;
+        // SAFETY: the thread is attached, and the three can be written to.
+        unsafe { ffi::PyErr_Fetch(ty, value, traceback) };
+        // SAFETY: `raised` keeps the type alive while we take a reference.
+        let ty = unsafe { Object::from_borrowed_ptr(raised.0[0]) };
+        if ty.is_some() {
+            INTERRUPTION.set(Some(raised));
+        }
+        let name = ty.and_then(|ty| attribute(&ty, c"__name__"));
+        name.and_then(|name| text(&name))
+            .unwrap_or_else(|| "for want of memory, it seems".to_owned())
+    }
+
+    /// Raises the exception in the caller; `false` if there is none.
+    pub fn raise() -> bool {
+        let Some(Self([ty, value, traceback])) = INTERRUPTION.take() else {
+            return false;
+        };
+        // SAFETY: the references that PyErr_Fetch gave us go back.
+        unsafe { ffi::PyErr_Restore(ty, value, traceback) };
+        true
+    }
+
+    /// Raises an exception of its type in this thread some time soon, for callers
+    /// that cannot raise one now: a Ctrl-C shall not get lost.
+    pub fn postpone() {
+        let Some(Self(raised)) = INTERRUPTION.take() else {
+            return;
+        };
+        // SAFETY: each of the three references is ours, or NULL.
+        let [ty, _, _] = raised.map(|object| unsafe { Object::from_owned_ptr(object) });
+        if let Some(ty) = ty {
+            // SAFETY: may be called at any time.
+            let thread = unsafe { ffi::PyThread_get_thread_ident() } as _;
+            // SAFETY: the thread is attached, and takes its own reference.
+            unsafe { ffi::PyThreadState_SetAsyncExc(thread, ty.as_ptr()) };
+        }
     }
 }
 
@@ -418,30 +500,42 @@ pub struct Runtime {
     pub debug_offsets: Option<Box<[u8]>>,
 }
 
+/// Why the interpreter could not be inspected.
+#[derive(Debug)]
+pub enum Obscure {
+    /// It lacks something that every supported one has.
+    Missing(String),
+    /// Something that Python code can change, or that takes memory, failed: the
+    /// next time may be better.
+    Failed(String),
+}
+
 impl Runtime {
-    /// Asks the running interpreter, or answers what could not be found out.
-    /// Needs an attached thread.
-    pub fn inspect(symbols: &Symbols) -> Result<Self, String> {
-        let version = version(symbols)?;
+    /// Asks the running interpreter. Needs an attached thread.
+    pub fn inspect(symbols: &Symbols) -> Result<Self, Obscure> {
+        let version = version(symbols).map_err(Obscure::Missing)?;
         let basicsize = |name: &'static CStr| basicsize(symbols, name);
+        let object = basicsize(c"PyBaseObject_Type")?;
+        // Exported by free-threaded builds only.
+        let free_threaded = symbols.find(c"PyUnstable_Module_SetGIL").is_some();
         Ok(Self {
             implementation: implementation()?,
             version,
-            // Exported by free-threaded builds only.
-            free_threaded: symbols.find(c"PyUnstable_Module_SetGIL").is_some(),
+            free_threaded,
             // Exported under Py_REF_DEBUG, which Py_DEBUG implies.
             debug: symbols.find(c"_Py_NegativeRefcount").is_some(),
-            trace_refs: has_sys_attribute(c"getobjects"),
+            // Two pointers more in every object, before 3.13.
+            trace_refs: object > 2 * size_of::<usize>() && !free_threaded,
             // Exported by such a build only.
             stackref_debug: symbols.find(c"_Py_stackref_get_object").is_some(),
             basic_sizes: BasicSizes {
-                object: basicsize(c"PyBaseObject_Type")?,
+                object,
                 frame: basicsize(c"PyFrame_Type")?,
                 code: basicsize(c"PyCode_Type")?,
                 generator: basicsize(c"PyGen_Type")?,
                 function: basicsize(c"PyFunction_Type")?,
             },
-            debug_offsets: debug_offsets(symbols, version)?,
+            debug_offsets: debug_offsets(symbols, version).map_err(Obscure::Missing)?,
         })
     }
 
@@ -545,15 +639,11 @@ pub fn sys_attribute(name: &CStr) -> Option<Object> {
     unsafe { Object::from_borrowed_ptr(value) }
 }
 
-fn has_sys_attribute(name: &CStr) -> bool {
-    sys_attribute(name).is_some()
-}
-
-fn implementation() -> Result<String, String> {
+fn implementation() -> Result<String, Obscure> {
     let name = sys_attribute(c"implementation")
         .and_then(|implementation| attribute(&implementation, c"name"))
         .and_then(|name| text(&name));
-    name.ok_or_else(|| "sys.implementation.name is not a str".to_owned())
+    name.ok_or_else(|| Obscure::Failed("sys.implementation.name is not a str".to_owned()))
 }
 
 /// The text of a `str`. Needs an attached thread.
@@ -572,20 +662,22 @@ pub fn text(object: &Object) -> Option<String> {
     String::from_utf8(bytes.to_vec()).ok()
 }
 
-fn basicsize(symbols: &Symbols, name: &'static CStr) -> Result<usize, String> {
-    let missing = || format!("{}.__basicsize__ is not to be had", name.to_string_lossy());
-    let address = symbols.find(name).ok_or_else(missing)?;
+fn basicsize(symbols: &Symbols, name: &'static CStr) -> Result<usize, Obscure> {
+    let text = || name.to_string_lossy();
+    let address = symbols
+        .find(name)
+        .ok_or_else(|| Obscure::Missing(format!("{} is not exported", text())))?;
+    let failed = || Obscure::Failed(format!("{}.__basicsize__ is not to be had", text()));
     // SAFETY: these symbols are static type objects.
     let ty = unsafe { Object::from_borrowed_ptr(address.cast().as_ptr()) };
-    let size = ty
-        .and_then(|ty| attribute(&ty, c"__basicsize__"))
-        .ok_or_else(missing)?;
+    let size = ty.and_then(|ty| attribute(&ty, c"__basicsize__"));
+    let size = size.ok_or_else(failed)?;
     // SAFETY: `size` is alive; anything but an `int` is an error.
     let size = unsafe { ffi::PyLong_AsSsize_t(size.as_ptr()) };
     usize::try_from(size).map_err(|_| {
         // SAFETY: the thread is attached; the exception is not of interest.
         unsafe { ffi::PyErr_Clear() };
-        missing()
+        failed()
     })
 }
 

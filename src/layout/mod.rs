@@ -121,7 +121,7 @@ impl Immortality {
                 // SAFETY: the caller promises a live count.
                 let old = unsafe { count.read() };
                 // SAFETY: as above.
-                unsafe { count.write(old + 1) };
+                unsafe { count.write(old.wrapping_add(1)) };
             }
             Self::Saturating => {
                 // SAFETY: as above.
@@ -129,7 +129,7 @@ impl Immortality {
                 if old as u32 != u32::MAX {
                     // Py_INCREF stores half of it; Py_DECREF loads all of it.
                     // SAFETY: as above.
-                    unsafe { count.write(old + 1) };
+                    unsafe { count.write(old.wrapping_add(1)) };
                 }
             }
             Self::From(first) => {
@@ -139,7 +139,7 @@ impl Immortality {
                 let old = unsafe { count.read() };
                 if old < first {
                     // SAFETY: as above.
-                    unsafe { count.write(old + 1) };
+                    unsafe { count.write(old.wrapping_add(1)) };
                 }
             }
         }
@@ -153,7 +153,7 @@ impl Immortality {
     pub unsafe fn decrement(self, count: *mut u64) -> bool {
         if self == Self::None {
             // SAFETY: the caller promises a live count.
-            let left = unsafe { count.read() } - 1;
+            let left = unsafe { count.read() }.wrapping_sub(1);
             // SAFETY: as above.
             unsafe { count.write(left) };
             return left == 0;
@@ -166,11 +166,11 @@ impl Immortality {
         }
         if let Self::From(_) = self {
             // SAFETY: as above.
-            unsafe { count.cast::<u32>().write(low - 1) };
+            unsafe { count.cast::<u32>().write(low.wrapping_sub(1)) };
             return low == 1;
         }
         // SAFETY: as above.
-        let left = unsafe { count.read() } - 1;
+        let left = unsafe { count.read() }.wrapping_sub(1);
         // SAFETY: as above.
         unsafe { count.write(left) };
         left == 0

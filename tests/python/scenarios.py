@@ -7,8 +7,11 @@ into localsplus, which a test runner has no part in.
 import atexit
 import gc
 import os
+import signal
 import sys
 import threading
+import time
+import warnings
 from importlib.machinery import ExtensionFileLoader
 from importlib.util import module_from_spec, spec_from_file_location
 
@@ -290,22 +293,158 @@ def nested_call_from_monitoring():
     nested_calls(install, remove)
 
 
+def at_the_canary(action):
+    """Calls `action` once, when the first call has begun to choose: compiling the canary is an audit event."""
+
+    def audit(event, arguments):
+        if armed and event == "compile":
+            armed.clear()
+            action()
+
+    armed = [True]
+    sys.addaudithook(audit)
+
+
 def interrupted_by_an_audit_hook():
     """An exception in the middle of the choice is no verdict on the interpreter: the next call chooses again."""
 
-    def forbid(event, arguments):
-        if forbidding and event == "compile":
-            raise ValueError("compiling is forbidden")
+    def forbid():
+        raise error
 
-    forbidding = [True]
-    sys.addaudithook(forbid)
-    pending = KeyError("pending")
-    status, error = outcome("init", pending=pending)
-    assert (status, type(error)) == RUNTIME_ERROR, (status, error)
-    assert _cases.provider() is None
-    forbidding.clear()
+    error = ValueError("compiling\0is forbidden")
+    at_the_canary(forbid)
+    status, raised = outcome("init", pending=KeyError("pending"))
+    assert (status, raised) == (-1, error), (status, raised)
     assert outcome("init") == (0, None)
     assert answers_of_this_frame()
+
+
+def interrupted_by_a_signal():
+    """Where no exception can be raised, that of a signal handler comes later, but it comes."""
+
+    class Timeout(BaseException):
+        pass
+
+    def handler(number, frame):
+        raise Timeout
+
+    signal.signal(signal.SIGUSR1, handler)
+    at_the_canary(lambda: os.kill(os.getpid(), signal.SIGUSR1))
+    try:
+        provider = _cases.provider()
+        for _ in range(1000):
+            pass
+    except Timeout:
+        pass
+    else:
+        raise AssertionError(f"the signal got lost; provider: {provider}")
+    assert answers_of_this_frame()
+
+
+def interrupted_by_another_hook():
+    """Another library's eval-frame function, installed while the canary runs, does not pass our frames on."""
+    at_the_canary(_cases.install_counter)
+    status, error = outcome("init")
+    assert (status, type(error)) == RUNTIME_ERROR and "meanwhile" in str(error), (status, error)
+    assert _cases.installed_hook() == "counter"
+    assert outcome("init") == (0, None)
+    assert _cases.installed_hook() == "counter"
+    _cases.remove_counter()
+    assert answers_of_this_frame()
+
+
+def what_python_code_may_replace():
+    """What other code has done to `sys` is no verdict on the interpreter."""
+    kept = sys.getrefcount, sys.implementation
+    sys.getobjects = None
+    sys.getrefcount = lambda each: 1
+    status, error = outcome("init")
+    assert (status, type(error)) == RUNTIME_ERROR and "sys.getrefcount" in str(error), (status, error)
+    sys.getrefcount = kept[0]
+    del sys.implementation
+    status, error = outcome("init")
+    assert (status, type(error)) == RUNTIME_ERROR and "sys.implementation" in str(error), (status, error)
+    sys.implementation = kept[1]
+    assert outcome("init") == (0, None)
+    assert answers_of_this_frame()
+
+
+def first_call_in_a_deep_deallocation():
+    """Deallocations that deep are put off, so that a reference may be given back late."""
+
+    class C:
+        def __del__(self):
+            outcomes.append(outcome("init"))
+
+    outcomes = []
+    nested = C()
+    for _ in range(49):
+        nested = (nested,)
+    del nested
+    assert outcomes == [(0, None)], outcomes
+    assert answers_of_this_frame()
+
+
+def process_that_ends_meanwhile(*waiting):
+    """The interpreter ends a daemon thread that is choosing, or waiting for one that is."""
+    inside = threading.Event()
+
+    def linger():
+        inside.set()
+        time.sleep(0.6)
+
+    class Kept:
+        def __del__(self, sleep=time.sleep):
+            sleep(1.5)
+
+    at_the_canary(linger)
+    threading.Thread(target=outcome, args=("init",), daemon=True).start()
+    inside.wait()
+    if waiting:
+        threading.Thread(target=outcome, args=("init",), daemon=True).start()
+        time.sleep(0.1)
+    sys.keeps_the_process_ending = Kept()
+
+
+def process_that_forks_meanwhile():
+    """The child does not have the thread that was choosing."""
+    inside, forked = threading.Event(), threading.Event()
+
+    def linger():
+        inside.set()
+        forked.wait()
+
+    at_the_canary(linger)
+    chooser = threading.Thread(target=outcome, args=("init",))
+    chooser.start()
+    inside.wait()
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", DeprecationWarning)
+        child = os.fork()
+    if child == 0:
+        signal.alarm(20)
+        right = outcome("init") == (0, None) and answers_of_this_frame() and _cases.installed_hook() == "default"
+        os._exit(0 if right else 1)
+    forked.set()
+    chooser.join()
+    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+    assert answers_of_this_frame()
+
+
+def specialisation_setting_is_kept():
+    """Setting an eval-frame function makes 3.15 forget that the previous one allowed specialisation."""
+    import ctypes
+
+    api = ctypes.pythonapi
+    api.PyInterpreterState_Get.restype = ctypes.c_void_p
+    interpreter = ctypes.c_void_p(api.PyInterpreterState_Get())
+    _cases.install_counter()
+    for allowed in (1, 0):
+        api._PyInterpreterState_SetEvalFrameAllowSpecialization(interpreter, allowed)
+        if allowed:
+            assert outcome("init") == (0, None)
+        assert api._PyInterpreterState_IsSpecializationEnabled(interpreter) == allowed
+    _cases.remove_counter()
 
 
 # ---- what the choice leaves behind ---------------------------------------------------
@@ -612,6 +751,7 @@ def reading_does_not_allocate():
 
 
 SUBINTERPRETER = """
+import signal
 import sys
 import _cases
 
