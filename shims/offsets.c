@@ -13,6 +13,7 @@
 
 #include <inttypes.h>
 #include <stdio.h>
+#include <string.h>
 
 static void
 print_value(const char *name, int64_t value)
@@ -281,6 +282,25 @@ print_counting(void)
         snprintf(name, sizeof(name), "count.%" PRIu64 ".last", counts[i]);
         VALUE(name, deallocated);
     }
+
+    /* The lowest 32-bit count that Py_INCREF() leaves as it is; 2**32 if it
+     * counts on from all of them. */
+    uint64_t lowest = 1;
+    uint64_t end = (uint64_t)1 << 32;
+    while (lowest < end) {
+        const uint64_t count = lowest + (end - lowest) / 2;
+        PyObject object = {0};
+        uint64_t word;
+        memcpy((char *)&object + offsetof(PyObject, ob_refcnt), &count, sizeof(word));
+        Py_INCREF(&object);
+        memcpy(&word, (char *)&object + offsetof(PyObject, ob_refcnt), sizeof(word));
+        if (word == count) {
+            end = count;
+        } else {
+            lowest = count + 1;
+        }
+    }
+    VALUE("count.immortal_from", lowest);
 }
 
 #else

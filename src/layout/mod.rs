@@ -6,6 +6,7 @@
 //! layout of the release build in every version, hence no row of its own.
 
 pub mod cross_check;
+pub mod named_values;
 mod object;
 pub mod slot;
 pub mod v3_11;
