@@ -1,13 +1,15 @@
 //! CPython 3.15. Read in the same headers as 3.14, of 3.15.2.
 //!
-//! Since 3.14: no struct that is read here has changed. Generator states are
-//! numbered anew, opcodes too, and `_Py_DebugOffsets` has grown.
+//! Since 3.14: no struct that is read here has changed. New are the generator
+//! states, the opcodes and the positions in `_Py_DebugOffsets`.
 
 use super::object::{FreeThreadedPyObject, Header, PyObject};
 use super::slot::StackRef as Tagged;
 use super::{Build, DebugOffsets, GeneratorLayout, Layout, Opcodes, Row, v3_14};
 
-const fn row<H: Header>(build: Build) -> Row {
+pub(super) use super::v3_14::free_threaded;
+
+pub(super) const fn row<H: Header>(build: Build) -> Row {
     let v3_14 = v3_14::row::<H>(build);
     Row {
         minor: 15,
@@ -45,5 +47,5 @@ pub struct FreeThreaded;
 
 impl Layout for FreeThreaded {
     type Slot = Tagged;
-    const ROW: Row = v3_14::free_threaded(row::<FreeThreadedPyObject>(Build::FreeThreaded));
+    const ROW: Row = free_threaded(row::<FreeThreadedPyObject>(Build::FreeThreaded));
 }
