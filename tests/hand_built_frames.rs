@@ -7,8 +7,8 @@ use std::collections::HashMap;
 use std::ptr::{NonNull, null_mut};
 
 use localsplus::internals::{
-    Fault, Functions, Interpreter, Layout, Row, StackTop, flags, kind, v3_11, v3_12, v3_13, v3_14,
-    v3_15,
+    Fault, Functions, Interpreter, Layout, Row, StackTop, TABLE, flags, kind, v3_11, v3_12, v3_13,
+    v3_14, v3_15,
 };
 use pyo3_ffi::PyObject;
 
@@ -311,16 +311,20 @@ macro_rules! for_every_layout {
                 eprintln!("layout {}", $L::ROW);
                 $body
             }
-            test::<v3_11::Gil>();
-            test::<v3_11::TraceRefs>();
-            test::<v3_12::Gil>();
-            test::<v3_12::TraceRefs>();
-            test::<v3_13::Gil>();
-            test::<v3_13::FreeThreaded>();
-            test::<v3_14::Gil>();
-            test::<v3_14::FreeThreaded>();
-            test::<v3_15::Gil>();
-            test::<v3_15::FreeThreaded>();
+            // As many as there are rows, or this does not compile.
+            let tests: [fn(); TABLE.len()] = [
+                test::<v3_11::Gil>,
+                test::<v3_11::TraceRefs>,
+                test::<v3_12::Gil>,
+                test::<v3_12::TraceRefs>,
+                test::<v3_13::Gil>,
+                test::<v3_13::FreeThreaded>,
+                test::<v3_14::Gil>,
+                test::<v3_14::FreeThreaded>,
+                test::<v3_15::Gil>,
+                test::<v3_15::FreeThreaded>,
+            ];
+            tests.iter().for_each(|test| test());
         }
     )*};
 }

@@ -164,21 +164,24 @@ fn false_descriptions_of_a_running_interpreter() {
     };
 
     let rest = "localsplus does not read frames of";
+    let newest = TABLE.iter().map(|entry| entry.row.minor).max();
+    let newest = newest.expect("rows");
+    let supported = &format!("CPython 3.11 to 3.{newest}");
     refused(
         &|runtime| runtime.version = 0x030A_0DF0,
-        &[rest, "CPython 3.10.13", "CPython 3.11 to 3.15"],
+        &[rest, "CPython 3.10.13", supported],
     );
     refused(
-        &|runtime| runtime.version = 0x0310_00F0,
+        &|runtime| runtime.version = 0x0300_00F0 | u32::from(newest + 1) << 16,
         &[
             rest,
-            "CPython 3.16.0",
+            &format!("CPython 3.{}.0", newest + 1),
             "PyUnstable_InterpreterFrame_GetLocal",
         ],
     );
     refused(
         &|runtime| runtime.version = 0x0403_00F0,
-        &[rest, "CPython 4.3.0", "CPython 3.11 to 3.15"],
+        &[rest, "CPython 4.3.0", supported],
     );
     refused(
         &|runtime| runtime.implementation = "pypy".to_owned(),

@@ -154,12 +154,16 @@ class _Draft:
         free_threaded, has_free_threaded = self._free_threaded()
         row = self._row(overrides)
         builds = self._builds(has_free_threaded)
-        sections = [self._documentation(), self._uses(structs), *self._open_questions()]
+        sections = [self._documentation(), self._uses(structs)]
+        is_import = free_threaded.startswith("pub(super) use")
+        if is_import:
+            sections.append(free_threaded)
+        sections += self._open_questions()
         if any("StackRef" in re.sub(r"//.*", "", struct) for struct in structs):
             sections.append("/// `_PyStackRef`: `uintptr_t bits`.\ntype StackRef = usize;")
-        sections += structs
-        # A re-export stands with the imports.
-        sections += [free_threaded, row] if free_threaded.startswith("pub(super) use") else [row, free_threaded]
+        sections += [*structs, row]
+        if not is_import:
+            sections.append(free_threaded)
         sections += [builds, self._asserts()]
         return "\n\n".join(section for section in sections if section) + "\n"
 

@@ -27,6 +27,7 @@ class Struct:
 
 @dataclass(frozen=True)
 class Headers:
+    folder: Path
     version: str  # like 3.16.0a2
     values: dict[str, dict[str, int]]  # build -> name -> value
     texts: dict[str, str]  # build -> the headers, preprocessed
@@ -43,7 +44,7 @@ class Headers:
         if found is None:
             return Struct("the headers", (f"not_found_in_the_headers {name}",))
         lines = re.findall(r'^# \d+ "([^"]+)"', text[: found.start()], re.MULTILINE)
-        header = re.sub(r"^.*/include/(python[^/]*/)?|^.*/Include/", "", lines[-1]) if lines else "the headers"
+        header = lines[-1].removeprefix(f"{self.folder}/") if lines else "the headers"
         body = re.sub(r"^#.*$", "", found[1] or found[2], flags=re.MULTILINE)
         return Struct(header, tuple(" ".join(field.split()) for field in body.split(";") if field.strip()))
 
@@ -64,7 +65,7 @@ def read(folder: Path) -> Headers:
     for name, kind in (("free_threaded", "free-threaded"), ("debug", "debug"), ("trace_refs", "trace-refs")):
         if default[f"build.{name}"]:
             raise Unusable(f"{folder} has the headers of a {kind} build; give those of the default build")
-    return Headers(_version(default["python.version_hex"]), values, texts)
+    return Headers(folder, _version(default["python.version_hex"]), values, texts)
 
 
 def _compiler(folder: Path, build: str) -> list[str | Path]:
