@@ -107,8 +107,8 @@ pub trait Interpreter: 'static {
 #[inline(always)]
 unsafe fn field<T: Copy>(base: usize, offset: usize) -> T {
     let address = base.wrapping_add(offset) as *const T;
-    // SAFETY: the caller promises a live, initialised `T` there; C structs keep
-    // their fields aligned.
+    // SAFETY: the caller promises a live, initialised `T` there. Several kinds at
+    // once may be at any alignment.
     unsafe { address.read_unaligned() }
 }
 
