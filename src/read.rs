@@ -408,9 +408,9 @@ impl<L: Layout, I: Interpreter> PythonFrame<L, I> {
         L::Slot::decode(bits)
     }
 
-    /// The cells of the function's closure (R4): an address, and how many.
+    /// The function's closure, an object, and its type (R4).
     #[inline(always)]
-    fn closure(&self) -> Option<(usize, usize)> {
+    fn closure_object(&self) -> Option<(usize, usize)> {
         let row: &Row = &const { L::ROW };
         let function = L::Slot::decode(self.frame_word(row.frame.function))?;
         // SAFETY: the frame keeps its function, an object, alive.
@@ -423,21 +423,48 @@ impl<L: Layout, I: Interpreter> PythonFrame<L, I> {
             return None;
         }
         // SAFETY: a closure that is not NULL is an object that the function owns.
-        let ty = unsafe { type_of::<L>(closure) };
+        Some((closure, unsafe { type_of::<L>(closure) }))
+    }
+
+    /// The cells of the function's closure: an address, and how many.
+    #[inline(always)]
+    fn closure(&self) -> Option<(usize, usize)> {
+        let (closure, ty) = self.closure_object()?;
         // A function can be made with a closure of a class derived from `tuple`.
         // SAFETY: a live object's type is alive.
         if ty != I::tuple_type() && !unsafe { I::is_tuple_subclass(ty) } {
             return None;
         }
-        // SAFETY: `closure` is a tuple, whose `ob_size` is a `Py_ssize_t`.
-        let size: usize = unsafe { field(closure, row.object.ob_size) };
-        Some((closure + row.tuple_ob_item, size))
+        Some(self.tuple_items(closure))
     }
 
-    /// The cell for free slot `index` in the closure, borrowed (R4).
+    /// Where the items of a tuple begin, and how many there are.
+    #[inline(always)]
+    fn tuple_items(&self, tuple: usize) -> (usize, usize) {
+        let row: &Row = &const { L::ROW };
+        // SAFETY: `tuple` is one, whose `ob_size` is a `Py_ssize_t`.
+        let size: usize = unsafe { field(tuple, row.object.ob_size) };
+        (tuple + row.tuple_ob_item, size)
+    }
+
+    /// The cell for free slot `index` in the closure, borrowed.
     #[inline(always)]
     fn closure_cell(&self, index: usize) -> Option<usize> {
-        let (cells, size) = self.closure()?;
+        self.cell_among(self.closure()?, index)
+    }
+
+    /// The same, unless the closure is of a class derived from `tuple`.
+    #[inline(always)]
+    fn usual_closure_cell(&self, index: usize) -> Option<usize> {
+        let (closure, ty) = self.closure_object()?;
+        if ty != I::tuple_type() {
+            return None;
+        }
+        self.cell_among(self.tuple_items(closure), index)
+    }
+
+    #[inline(always)]
+    fn cell_among(&self, (cells, size): (usize, usize), index: usize) -> Option<usize> {
         // A hand-made code object may call any slot free: none of the closure's.
         let position = index.wrapping_sub(self.first_free());
         if position >= size {
@@ -609,7 +636,11 @@ pub unsafe fn value<L: Layout, I: Interpreter>(
         return Ok(None);
     }
     if raw_kind & (kind::HIDDEN | kind::FREE) != 0 {
-        return Ok(special_value(python, index, raw_kind, flags));
+        return Ok(if raw_kind == kind::FREE && flags == 0 {
+            free_value(python, index)
+        } else {
+            special_value(python, index, raw_kind, flags)
+        });
     }
     let Some(value) = python.slot(index) else {
         return Ok(None);
@@ -630,6 +661,28 @@ fn special_value<L: Layout, I: Interpreter>(
     flags: u32,
 ) -> Option<NonNull<PyObject>> {
     python.value(index, raw_kind, flags, python.prologue())
+}
+
+/// `special_value` for a free slot without flags. Everything that is not as usual
+/// is left to that function, so that this one ends in PyCell_Get and needs no
+/// stack.
+#[inline(never)]
+fn free_value<L: Layout, I: Interpreter>(
+    python: PythonFrame<L, I>,
+    index: usize,
+) -> Option<NonNull<PyObject>> {
+    if python.code_int(L::ROW.code.co_flags) & CO_OPTIMIZED == 0 {
+        return None; // R3: without a look at the slot.
+    }
+    let cell = match python.prologue() {
+        Prologue::NotStarted => python.usual_closure_cell(index),
+        Prologue::Done => python.slot(index),
+        Prologue::Partly(_) => None,
+    };
+    match cell {
+        Some(cell) if python.is_cell(cell) => python.unbox(cell, 0),
+        _ => special_value(python, index, kind::FREE, 0),
+    }
 }
 
 /// Writes a new reference to the value of slot `index` to `result`, or NULL.
