@@ -45,6 +45,7 @@ static ADOPTED: OnceLock<Official> = OnceLock::new();
 /// The reading functions of the official provider.
 pub static FUNCTIONS: Functions = Functions {
     code,
+    lasti,
     count,
     names,
     kind,
@@ -211,6 +212,14 @@ fn adopted() -> Result<&'static Official, Fault> {
 unsafe fn code(frame: usize) -> Result<NonNull<PyObject>, Fault> {
     // SAFETY: passed on to the caller.
     unsafe { adopted()?.code(frame) }
+}
+
+/// # Safety
+/// As [`crate::read::code`].
+unsafe fn lasti(frame: usize) -> Result<isize, Fault> {
+    let layout = adopted()?.layout.ok_or(Fault::Unanswerable)?;
+    // SAFETY: passed on to the caller.
+    unsafe { (layout.lasti)(frame) }
 }
 
 /// # Safety

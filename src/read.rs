@@ -568,6 +568,19 @@ pub unsafe fn code<L: Layout, I: Interpreter>(frame: usize) -> Result<NonNull<Py
     NonNull::new(python.code as *mut PyObject).ok_or(Fault::NotCode)
 }
 
+/// The offset of the frame's instruction in its bytecode, in bytes, as that
+/// version's own functions count it: negative in a frame that has not started,
+/// before 3.13.
+///
+/// # Safety
+/// As [`code`].
+pub unsafe fn lasti<L: Layout, I: Interpreter>(frame: usize) -> Result<isize, Fault> {
+    // SAFETY: passed on to the caller.
+    let python = unsafe { PythonFrame::<L, I>::new(frame) }?;
+    let instruction = python.frame_word(L::ROW.frame.instruction);
+    Ok(instruction.wrapping_sub(python.code_start()) as isize)
+}
+
 /// The number of slots.
 ///
 /// # Safety
@@ -870,6 +883,8 @@ fn pointer(value: Option<NonNull<PyObject>>) -> *mut PyObject {
 pub struct Functions {
     /// `code`.
     pub code: unsafe fn(frame: usize) -> Result<NonNull<PyObject>, Fault>,
+    /// `lasti`.
+    pub lasti: unsafe fn(frame: usize) -> Result<isize, Fault>,
     /// `count`.
     pub count: unsafe fn(frame: usize) -> Result<usize, Fault>,
     /// `names`.
@@ -893,6 +908,7 @@ impl Functions {
     pub const fn of<L: Layout, I: Interpreter>() -> Self {
         Self {
             code: code::<L, I>,
+            lasti: lasti::<L, I>,
             count: count::<L, I>,
             names: names::<L, I>,
             kind: kind_of::<L, I>,

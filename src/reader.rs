@@ -71,6 +71,8 @@ pub fn c_string(text: String) -> CString {
 pub enum Question {
     /// The code object.
     Code,
+    /// The offset of the instruction.
+    Lasti,
     /// The number of slots.
     Count,
     /// The slots' names.
@@ -90,6 +92,7 @@ impl Question {
     fn name(self) -> &'static str {
         match self {
             Self::Code => "the code object",
+            Self::Lasti => "the offset of the instruction",
             Self::Count => "the number of slots",
             Self::Names => "the names of slots",
             Self::Kind(_) => "the kind of a slot",
