@@ -36,19 +36,56 @@
 
 #include <Python.h>
 
+/* How the functions are declared. Define before including this header:
+ *
+ *  LOCALSPLUS_STATIC  when linking liblocalsplus.a. The functions then stay
+ *                     inside the module that links it: they are not exported
+ *                     from it, whatever its own visibility settings are.
+ *  LOCALSPLUS_EXPORT  when building a shared library that contains
+ *                     liblocalsplus.a and is to hand its functions on.
+ *  neither            when linking the shared library.
+ *
+ * The CMake targets and pkg-config files say which. A LOCALSPLUS_API of your
+ * own prevails. */
+#ifndef LOCALSPLUS_API
+#  if defined(_WIN32)
+#    if defined(LOCALSPLUS_STATIC)
+#      define LOCALSPLUS_API
+#    elif defined(LOCALSPLUS_EXPORT)
+#      define LOCALSPLUS_API __declspec(dllexport)
+#    else
+#      define LOCALSPLUS_API __declspec(dllimport)
+#    endif
+#  elif defined(__GNUC__)
+#    if defined(LOCALSPLUS_STATIC)
+#      define LOCALSPLUS_API __attribute__((visibility("hidden")))
+#    else
+#      define LOCALSPLUS_API __attribute__((visibility("default")))
+#    endif
+#  else
+#    define LOCALSPLUS_API
+#  endif
+#endif
+
+/* The release that this header belongs to, for #if. */
+#define LOCALSPLUS_VERSION_MAJOR 0
+#define LOCALSPLUS_VERSION_MINOR 1
+#define LOCALSPLUS_VERSION_PATCH 0
+#define LOCALSPLUS_VERSION_STRING "0.1.0"
+
+/* The version of this binary interface. It changes when a function or constant
+ * is removed or changes its meaning; additions keep it. */
+#define LOCALSPLUS_ABI_VERSION 1
+
 #ifdef __cplusplus
 extern "C" {
 #endif
 
 struct _PyInterpreterFrame;
 
-/* The version of this binary interface. It changes when a function or constant
- * changes its meaning; additions keep it. */
-#define LOCALSPLUS_ABI_VERSION 1
-
 /* The LOCALSPLUS_ABI_VERSION that the linked library was built with. Cannot
- * fail; needs no thread state; touches no interpreter. */
-int localsplus_abi_version(void);
+ * fail; needs no thread state; touches no interpreter. Since 0.1. */
+LOCALSPLUS_API int localsplus_abi_version(void);
 
 /* Choose the provider now instead of at the first call: 0, or -1 with
  * RuntimeError. Idempotent; the outcome, a refusal too, is final for the
@@ -56,15 +93,15 @@ int localsplus_abi_version(void);
  * (which is kept), and from several threads at once. While it checks the
  * interpreter it installs an eval-frame function for a moment and runs a few
  * lines of Python; a localsplus call that this code provokes in the same thread
- * (from a trace function, say) answers -1 with RuntimeError. */
-int localsplus_init(void);
+ * (from a trace function, say) answers -1 with RuntimeError. Since 0.1. */
+LOCALSPLUS_API int localsplus_init(void);
 
 /* What answers in this process: "official", "layout 3.14", "layout 3.13t", ...
  * If an official symbol was present but failed its proof, the reason follows in
  * parentheses. NULL if localsplus refuses this interpreter (no exception is
  * set: localsplus_init says why). Chooses the provider if need be. The string
- * lives as long as the process. */
-const char *localsplus_provider(void);
+ * lives as long as the process. Since 0.1. */
+LOCALSPLUS_API const char *localsplus_provider(void);
 
 /* The value in slot `index`.
  *  1: `*result` is a new strong reference.
@@ -72,14 +109,15 @@ const char *localsplus_provider(void);
  *     variable of a class body, a finished frame); `*result` is NULL.
  * -1: `*result` is NULL, and an exception is set: IndexError for an index
  *     outside [0, count), ValueError for a NULL argument or a frame without
- *     Python code, RuntimeError if localsplus refuses this interpreter. */
-int localsplus_get_local(struct _PyInterpreterFrame *frame, Py_ssize_t index, PyObject **result);
+ *     Python code, RuntimeError if localsplus refuses this interpreter.
+ * Since 0.1. */
+LOCALSPLUS_API int localsplus_get_local(struct _PyInterpreterFrame *frame, Py_ssize_t index, PyObject **result);
 
 /* All slots at once: fills `result[0 .. count)` with new strong references,
  * NULL where a slot has no value, and returns count (0 for a frame without
  * slots; `result` may then be any non-NULL pointer). If `capacity` is less than
- * count, that is ValueError and nothing is written. -1 on error. */
-Py_ssize_t localsplus_get_locals(struct _PyInterpreterFrame *frame, PyObject **result, Py_ssize_t capacity);
+ * count, that is ValueError and nothing is written. -1 on error. Since 0.1. */
+LOCALSPLUS_API Py_ssize_t localsplus_get_locals(struct _PyInterpreterFrame *frame, PyObject **result, Py_ssize_t capacity);
 
 /* Like localsplus_get_local, changed by `flags`, a set of:
  *  LOCALSPLUS_HIDDEN    also answer hidden slots (the iteration variables of
@@ -87,28 +125,40 @@ Py_ssize_t localsplus_get_locals(struct _PyInterpreterFrame *frame, PyObject **r
  *  LOCALSPLUS_RAW_CELL  answer the cell object itself, also when it is empty;
  *                       an argument that has not been put into its cell yet is
  *                       answered as it is.
- * Any other bit is ValueError. */
-int localsplus_get_slot(struct _PyInterpreterFrame *frame, Py_ssize_t index, unsigned flags, PyObject **result);
+ * Any other bit is ValueError. Since 0.1. */
+LOCALSPLUS_API int localsplus_get_slot(struct _PyInterpreterFrame *frame, Py_ssize_t index, unsigned flags, PyObject **result);
 #define LOCALSPLUS_HIDDEN   1u
 #define LOCALSPLUS_RAW_CELL 2u
 
 /* The number of slots (co_nlocalsplus), or -1 with an exception. Answers for
- * every Python frame, a finished generator's included. */
-Py_ssize_t localsplus_count(struct _PyInterpreterFrame *frame);
+ * every Python frame, a finished generator's included. Since 0.1. */
+LOCALSPLUS_API Py_ssize_t localsplus_count(struct _PyInterpreterFrame *frame);
 
 /* A new reference to a tuple of str: the name of each slot, by index, or NULL
- * with an exception. Two slots may carry the same name. */
-PyObject *localsplus_names(struct _PyInterpreterFrame *frame);
+ * with an exception. Two slots may carry the same name. Since 0.1. */
+LOCALSPLUS_API PyObject *localsplus_names(struct _PyInterpreterFrame *frame);
 
 /* What slot `index` is: a set of LOCALSPLUS_KIND_* bits, or -1 with an
  * exception. A slot can be several things: a captured argument is
- * ARG | LOCAL | CELL. */
-int localsplus_kind(struct _PyInterpreterFrame *frame, Py_ssize_t index);
+ * ARG | LOCAL | CELL. Since 0.1. */
+LOCALSPLUS_API int localsplus_kind(struct _PyInterpreterFrame *frame, Py_ssize_t index);
 #define LOCALSPLUS_KIND_ARG    0x01 /* one of the function's parameters, on every version */
 #define LOCALSPLUS_KIND_HIDDEN 0x10
 #define LOCALSPLUS_KIND_LOCAL  0x20
 #define LOCALSPLUS_KIND_CELL   0x40
 #define LOCALSPLUS_KIND_FREE   0x80
+
+/* A new reference to the code object that the frame runs, or NULL with an
+ * exception. Since 0.1. */
+LOCALSPLUS_API PyObject *localsplus_code(struct _PyInterpreterFrame *frame);
+
+/* The offset of the frame's instruction in its bytecode, in bytes, as
+ * PyUnstable_InterpreterFrame_GetLasti of the running version counts it (and as
+ * it would on 3.11): of the instruction that ran last, or, from 3.13 on, in a
+ * frame that has not started, of the first one. Before 3.13 such a frame has a
+ * negative offset, which is even: -1 is only ever the answer of a failed call,
+ * with an exception set. Since 0.1. */
+LOCALSPLUS_API int localsplus_lasti(struct _PyInterpreterFrame *frame);
 
 #ifdef __cplusplus
 }

@@ -1,0 +1,287 @@
+// localsplus for C++17: owned references and a range over a frame's slots, on
+// top of localsplus.h, where meaning, threads and lifetimes are documented.
+//
+// A call that fails throws localsplus::error, with the Python exception left set
+// in the calling thread, as in the C API: catch it where your function returns to
+// Python, and return NULL or -1 there. (Exceptions rather than std::expected:
+// that is C++23, and what can fail here are programming errors and a refused
+// interpreter, which no caller handles slot by slot.) "No value" is no failure:
+// it is an empty object. Without exceptions in your build, use localsplus.h.
+#ifndef LOCALSPLUS_HPP
+#define LOCALSPLUS_HPP
+
+#include "localsplus.h"
+
+#include <cstddef>
+#include <exception>
+#include <iterator>
+#include <utility>
+#include <vector>
+
+#if !defined(__cpp_exceptions) && !defined(_CPPUNWIND)
+#  error "localsplus.hpp throws exceptions; include localsplus.h instead"
+#endif
+
+namespace localsplus {
+
+// Named, so that two versions of this header in one process stay apart.
+inline namespace abi_1 {
+
+static_assert(LOCALSPLUS_ABI_VERSION == 1, "rename the inline namespace along with the ABI version");
+
+// A localsplus function failed; the Python exception that says why is set.
+class error : public std::exception {
+public:
+    const char *what() const noexcept override { return "localsplus: a Python exception is set"; }
+};
+
+// A strong reference to a Python object, or empty. Copying and destroying one
+// that is not empty needs an attached thread state.
+class object {
+public:
+    object() noexcept = default;
+
+    // Takes over a reference that the caller owns.
+    [[nodiscard]] static object steal(PyObject *pointer) noexcept { return object(pointer); }
+
+    // Takes a new reference.
+    [[nodiscard]] static object borrow(PyObject *pointer) noexcept
+    {
+        Py_XINCREF(pointer);
+        return object(pointer);
+    }
+
+    object(const object &other) noexcept : object(borrow(other.pointer_)) {}
+    object(object &&other) noexcept : pointer_(std::exchange(other.pointer_, nullptr)) {}
+
+    object &operator=(object other) noexcept
+    {
+        std::swap(pointer_, other.pointer_);
+        return *this;
+    }
+
+    ~object() { Py_XDECREF(pointer_); }
+
+    // The object, still owned by this; NULL if empty.
+    [[nodiscard]] PyObject *get() const noexcept { return pointer_; }
+
+    // The object, now owned by the caller.
+    [[nodiscard]] PyObject *release() noexcept { return std::exchange(pointer_, nullptr); }
+
+    explicit operator bool() const noexcept { return pointer_ != nullptr; }
+
+private:
+    explicit object(PyObject *pointer) noexcept : pointer_(pointer) {}
+
+    PyObject *pointer_ = nullptr;
+};
+
+// What a slot is. It can be several things: a captured parameter is an argument,
+// a local, and a cell variable.
+class kind {
+public:
+    explicit constexpr kind(int bits) noexcept : bits_(bits) {}
+
+    // LOCALSPLUS_KIND_* bits.
+    [[nodiscard]] constexpr int bits() const noexcept { return bits_; }
+    [[nodiscard]] constexpr bool is_argument() const noexcept { return (bits_ & LOCALSPLUS_KIND_ARG) != 0; }
+    [[nodiscard]] constexpr bool is_hidden() const noexcept { return (bits_ & LOCALSPLUS_KIND_HIDDEN) != 0; }
+    [[nodiscard]] constexpr bool is_local() const noexcept { return (bits_ & LOCALSPLUS_KIND_LOCAL) != 0; }
+    [[nodiscard]] constexpr bool is_cell() const noexcept { return (bits_ & LOCALSPLUS_KIND_CELL) != 0; }
+    [[nodiscard]] constexpr bool is_free() const noexcept { return (bits_ & LOCALSPLUS_KIND_FREE) != 0; }
+
+private:
+    int bits_;
+};
+
+// What frame::get_slot answers besides: LOCALSPLUS_HIDDEN, LOCALSPLUS_RAW_CELL.
+enum class flags : unsigned {
+    none = 0,
+    hidden = LOCALSPLUS_HIDDEN,
+    raw_cell = LOCALSPLUS_RAW_CELL,
+};
+
+[[nodiscard]] constexpr flags operator|(flags one, flags other) noexcept
+{
+    return static_cast<flags>(static_cast<unsigned>(one) | static_cast<unsigned>(other));
+}
+
+namespace detail {
+
+// Passes on what a C function answers, unless it is its -1.
+template <typename T>
+[[nodiscard]] inline T checked(T answer)
+{
+    if (answer == -1) {
+        throw error();
+    }
+    return answer;
+}
+
+[[nodiscard]] inline object checked(PyObject *answer)
+{
+    if (answer == nullptr) {
+        throw error();
+    }
+    return object::steal(answer);
+}
+
+}  // namespace detail
+
+class slot_range;
+
+// A borrowed frame: the caller keeps it alive, and no other thread runs it.
+class frame {
+public:
+    explicit frame(struct _PyInterpreterFrame *pointer) noexcept : pointer_(pointer) {}
+
+    [[nodiscard]] struct _PyInterpreterFrame *get() const noexcept { return pointer_; }
+
+    // The number of slots.
+    [[nodiscard]] Py_ssize_t count() const { return detail::checked(localsplus_count(pointer_)); }
+
+    // A tuple of str: the name of each slot.
+    [[nodiscard]] object names() const { return detail::checked(localsplus_names(pointer_)); }
+
+    // The code object that the frame runs.
+    [[nodiscard]] object code() const { return detail::checked(localsplus_code(pointer_)); }
+
+    // The offset of the frame's instruction, as localsplus_lasti documents it.
+    [[nodiscard]] int lasti() const { return detail::checked(localsplus_lasti(pointer_)); }
+
+    // What slot `index` is.
+    [[nodiscard]] localsplus::kind kind(Py_ssize_t index) const
+    {
+        return localsplus::kind(detail::checked(localsplus_kind(pointer_, index)));
+    }
+
+    // The value in slot `index`; empty if it has none.
+    [[nodiscard]] object get_local(Py_ssize_t index) const
+    {
+        PyObject *value;
+        (void)detail::checked(localsplus_get_local(pointer_, index, &value));
+        return object::steal(value);
+    }
+
+    // Like get_local, changed by `flags`.
+    [[nodiscard]] object get_slot(Py_ssize_t index, localsplus::flags flags) const
+    {
+        PyObject *value;
+        (void)detail::checked(localsplus_get_slot(pointer_, index, static_cast<unsigned>(flags), &value));
+        return object::steal(value);
+    }
+
+    // The values of all slots, by index; empty where a slot has none.
+    [[nodiscard]] std::vector<object> get_locals() const
+    {
+        const auto size = static_cast<std::size_t>(count());
+        std::vector<object> values(size);
+        // One more than needed: data() of an empty vector may be NULL.
+        std::vector<PyObject *> taken(size + 1);
+        (void)detail::checked(localsplus_get_locals(pointer_, taken.data(), static_cast<Py_ssize_t>(size)));
+        for (std::size_t index = 0; index < size; index++) {
+            values[index] = object::steal(taken[index]);
+        }
+        return values;
+    }
+
+    // for (localsplus::slot slot : frame.slots()) ...
+    [[nodiscard]] slot_range slots() const;
+
+private:
+    struct _PyInterpreterFrame *pointer_;
+};
+
+// One slot of a frame. It is read when asked, not before.
+class slot {
+public:
+    slot(localsplus::frame frame, Py_ssize_t index) noexcept : frame_(frame), index_(index) {}
+
+    [[nodiscard]] Py_ssize_t index() const noexcept { return index_; }
+
+    // The variable's name, a str. CPython makes up some: ".0" is the iterator that
+    // a comprehension or generator expression is given.
+    [[nodiscard]] object name() const
+    {
+        PyObject *name = PyTuple_GetItem(frame_.names().get(), index_);
+        // The code object keeps it alive.
+        Py_XINCREF(name);
+        return detail::checked(name);
+    }
+
+    [[nodiscard]] localsplus::kind kind() const { return frame_.kind(index_); }
+
+    // As frame::get_local.
+    [[nodiscard]] object value() const { return frame_.get_local(index_); }
+
+private:
+    localsplus::frame frame_;
+    Py_ssize_t index_;
+};
+
+// What frame::slots() answers. It holds no reference.
+class slot_range {
+public:
+    class iterator {
+    public:
+        using iterator_category = std::input_iterator_tag;
+        using value_type = slot;
+        using difference_type = Py_ssize_t;
+        using pointer = void;
+        using reference = slot;
+
+        iterator(frame frame, Py_ssize_t index) noexcept : frame_(frame), index_(index) {}
+
+        slot operator*() const noexcept { return slot(frame_, index_); }
+
+        iterator &operator++() noexcept
+        {
+            ++index_;
+            return *this;
+        }
+
+        iterator operator++(int) noexcept
+        {
+            iterator before = *this;
+            ++index_;
+            return before;
+        }
+
+        // Only those of one range are compared.
+        friend bool operator==(const iterator &one, const iterator &other) noexcept
+        {
+            return one.index_ == other.index_;
+        }
+
+        friend bool operator!=(const iterator &one, const iterator &other) noexcept { return !(one == other); }
+
+    private:
+        frame frame_;
+        Py_ssize_t index_;
+    };
+
+    slot_range(frame frame, Py_ssize_t count) noexcept : frame_(frame), count_(count) {}
+
+    [[nodiscard]] iterator begin() const noexcept { return iterator(frame_, 0); }
+    [[nodiscard]] iterator end() const noexcept { return iterator(frame_, count_); }
+    [[nodiscard]] Py_ssize_t size() const noexcept { return count_; }
+    [[nodiscard]] bool empty() const noexcept { return count_ == 0; }
+
+private:
+    frame frame_;
+    Py_ssize_t count_;
+};
+
+inline slot_range frame::slots() const { return slot_range(*this, count()); }
+
+// Chooses the provider now instead of at the first call.
+inline void init() { (void)detail::checked(localsplus_init()); }
+
+// What answers in this process; NULL if localsplus refuses this interpreter.
+[[nodiscard]] inline const char *provider() noexcept { return localsplus_provider(); }
+
+}  // namespace abi_1
+
+}  // namespace localsplus
+
+#endif  // LOCALSPLUS_HPP
