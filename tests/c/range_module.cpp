@@ -1,0 +1,124 @@
+// The test extension _range: a frame through localsplus.hpp.
+#define PY_SSIZE_T_CLEAN
+#include "localsplus.hpp"
+#include "localsplus.hpp"
+
+#include <iterator>
+#include <new>
+#include <type_traits>
+
+namespace {
+
+using localsplus::object;
+
+static_assert(sizeof(object) == sizeof(PyObject *));
+static_assert(std::is_nothrow_move_constructible_v<object> && std::is_nothrow_move_assignable_v<object>);
+static_assert(!std::is_constructible_v<object, PyObject *>, "whose reference is it?");
+static_assert(std::is_same_v<std::iterator_traits<localsplus::slot_range::iterator>::value_type, localsplus::slot>);
+
+object or_not_implemented(object value) { return value ? value : object::borrow(Py_NotImplemented); }
+
+template <typename... Arguments>
+object build(const char *format, Arguments... arguments)
+{
+    return localsplus::detail::checked(Py_BuildValue(format, arguments...));
+}
+
+// Where C++ ends: what was thrown becomes NULL, with the exception that is set.
+template <PyObject *(*function)(localsplus::frame, PyObject *)>
+PyObject *guarded(PyObject *, PyObject *args)
+{
+    PyObject *address;
+    PyObject *rest = nullptr;
+    if (!PyArg_ParseTuple(args, "O|O", &address, &rest)) {
+        return nullptr;
+    }
+    void *pointer = PyLong_AsVoidPtr(address);
+    if (pointer == nullptr && PyErr_Occurred()) {
+        return nullptr;
+    }
+    try {
+        return function(localsplus::frame(static_cast<struct _PyInterpreterFrame *>(pointer)), rest);
+    } catch (const localsplus::error &) {
+        return nullptr;
+    } catch (const std::bad_alloc &) {
+        return PyErr_NoMemory();
+    }
+}
+
+// [(index, name, kind bits, value, value with every flag), ...]
+PyObject *snapshot(localsplus::frame frame, PyObject *)
+{
+    object list = localsplus::detail::checked(PyList_New(0));
+    const auto everything = localsplus::flags::hidden | localsplus::flags::raw_cell;
+    for (localsplus::slot slot : frame.slots()) {
+        object entry = build("nNiNN", slot.index(), slot.name().release(), slot.kind().bits(),
+                             or_not_implemented(slot.value()).release(),
+                             or_not_implemented(frame.get_slot(slot.index(), everything)).release());
+        if (PyList_Append(list.get(), entry.get()) < 0) {
+            throw localsplus::error();
+        }
+    }
+    return list.release();
+}
+
+// [value, ...], through get_locals, copied, moved and assigned on the way.
+PyObject *locals(localsplus::frame frame, PyObject *)
+{
+    object list = localsplus::detail::checked(PyList_New(0));
+    for (object &value : frame.get_locals()) {
+        object copy = value;
+        object moved = std::move(value);
+        copy = moved;
+        moved = object();
+        copy = std::move(copy);
+        if (PyList_Append(list.get(), or_not_implemented(copy).get()) < 0) {
+            throw localsplus::error();
+        }
+    }
+    return list.release();
+}
+
+// (count, size of the range, names, code, lasti)
+PyObject *about(localsplus::frame frame, PyObject *)
+{
+    auto range = frame.slots();
+    auto second = range.begin();
+    if (!range.empty() && (second++ == second || (*second).index() != 1)) {
+        return PyErr_Format(PyExc_AssertionError, "the iterator does not step");
+    }
+    return build("nnNNi", frame.count(), static_cast<Py_ssize_t>(std::distance(range.begin(), range.end())),
+                 frame.names().release(), frame.code().release(), frame.lasti())
+        .release();
+}
+
+// frame.get_local(index), with all of its errors.
+PyObject *get_local(localsplus::frame frame, PyObject *index)
+{
+    return or_not_implemented(frame.get_local(PyLong_AsSsize_t(index))).release();
+}
+
+PyMethodDef methods[] = {
+    {"snapshot", guarded<snapshot>, METH_VARARGS, nullptr},
+    {"locals", guarded<locals>, METH_VARARGS, nullptr},
+    {"about", guarded<about>, METH_VARARGS, nullptr},
+    {"get_local", guarded<get_local>, METH_VARARGS, nullptr},
+    {nullptr, nullptr, 0, nullptr},
+};
+
+PyModuleDef definition = {
+    PyModuleDef_HEAD_INIT, "_range", nullptr, -1, methods, nullptr, nullptr, nullptr, nullptr,
+};
+
+}  // namespace
+
+PyMODINIT_FUNC PyInit__range()
+{
+    PyObject *module = PyModule_Create(&definition);
+#ifdef Py_GIL_DISABLED
+    if (module != nullptr) {
+        PyUnstable_Module_SetGIL(module, Py_MOD_GIL_NOT_USED);
+    }
+#endif
+    return module;
+}

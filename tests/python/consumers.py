@@ -1,0 +1,37 @@
+"""Builds the extensions that use localsplus as its users do: strictly, with the public headers alone."""
+
+import os
+import shlex
+import shutil
+import subprocess
+
+import support
+
+REPOSITORY = os.path.dirname(os.path.dirname(support.HERE))
+
+STRICT = ("-Wall", "-Wextra", "-Wpedantic", "-Wconversion", "-Werror")
+
+
+def build_extension(name, source, standard):
+    """Compiles the file `source`, C or C++ as `standard` says, into the extension `name`."""
+    toolchain = support.toolchain
+    if standard.startswith("c++"):
+        compiler = shlex.split(os.environ.get("CXX", "c++"))
+        if shutil.which(compiler[0]) is None:
+            raise AssertionError(f"no C++ compiler: {compiler[0]} is not on PATH; CXX names another one")
+    else:
+        compiler = toolchain.compiler
+    # Only our headers are held to these warnings, hence -isystem for Python's.
+    includes = [option for path in toolchain.python_includes for option in ("-isystem", path)]
+    version = subprocess.run([*compiler, "--version"], capture_output=True, text=True).stdout
+    if "clang" not in version:
+        # gcc would follow links between headers of debug and release builds.
+        includes.append("-fno-canonical-system-headers")
+    built = os.path.join(toolchain.build_dir, f"{name}.o")
+    command = [*compiler, f"-std={standard}", "-O2", "-g", *STRICT, "-fPIC", "-fvisibility=hidden"]
+    command += ["-I" + toolchain.include, *includes, "-c", source, "-o", built]
+    process = subprocess.run(command, capture_output=True, text=True)
+    if process.returncode != 0 or process.stderr:
+        raise AssertionError(f"{shlex.join(command)}\n{process.stderr}")
+    libraries = ["-lstdc++"] if standard.startswith("c++") else []
+    return toolchain.extension(name, [built, *libraries], link_library=True)
