@@ -38,11 +38,12 @@
 
 /* How the functions are declared. Define before including this header:
  *
- *  LOCALSPLUS_STATIC  when linking liblocalsplus.a. The functions then stay
+ *  LOCALSPLUS_STATIC  when linking the static library. The functions then stay
  *                     inside the module that links it: they are not exported
  *                     from it, whatever its own visibility settings are.
- *  LOCALSPLUS_EXPORT  when building a shared library that contains
- *                     liblocalsplus.a and is to hand its functions on.
+ *  LOCALSPLUS_EXPORT  when building a shared library of your own that hands the
+ *                     functions on. (Link it with the archive that cargo makes:
+ *                     in the installed one they are hidden for good.)
  *  neither            when linking the shared library.
  *
  * The CMake targets and pkg-config files say which. A LOCALSPLUS_API of your

@@ -24,10 +24,11 @@
 
 namespace localsplus {
 
-// Named, so that two versions of this header in one process stay apart.
-inline namespace abi_1 {
+// So that modules made with different versions of this header can share a process.
+inline namespace v0_1_0 {
 
-static_assert(LOCALSPLUS_ABI_VERSION == 1, "rename the inline namespace along with the ABI version");
+static_assert(LOCALSPLUS_VERSION_MAJOR == 0 && LOCALSPLUS_VERSION_MINOR == 1 && LOCALSPLUS_VERSION_PATCH == 0,
+              "rename the inline namespace along with the version");
 
 // A localsplus function failed; the Python exception that says why is set.
 class error : public std::exception {
@@ -280,7 +281,7 @@ inline void init() { (void)detail::checked(localsplus_init()); }
 // What answers in this process; NULL if localsplus refuses this interpreter.
 [[nodiscard]] inline const char *provider() noexcept { return localsplus_provider(); }
 
-}  // namespace abi_1
+}  // namespace v0_1_0
 
 }  // namespace localsplus
 
