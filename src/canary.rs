@@ -18,7 +18,9 @@ use crate::error::{Error, Mismatch};
 use crate::object::Object;
 use crate::official::Official;
 use crate::read::{Fault, Functions, kind};
-use crate::runtime::{Interruption, Symbols, attribute, may_end_thread, sys_attribute, text};
+use crate::runtime::{
+    Interruption, PendingException, Symbols, attribute, may_end_thread, sys_attribute, text,
+};
 
 const SOURCE: &CStr =
     match CStr::from_bytes_with_nul(concat!(include_str!("canary.py"), "\0").as_bytes()) {
@@ -108,6 +110,7 @@ pub fn prove(subject: Subject<'_>, symbols: &Symbols) -> Result<(), Failure> {
         })
     })?;
     let canary = Canary::new(subject).ok_or_else(interrupted)?;
+    let _turn = Turn::take().ok_or_else(interrupted)?;
     let installed = evaluation.install(&canary);
     let ran = canary.run(&evaluation);
     let replaced = !installed.is_in_place();
@@ -129,6 +132,66 @@ pub fn prove(subject: Subject<'_>, symbols: &Symbols) -> Result<(), Failure> {
 fn interrupted() -> Failure {
     let reason = Interruption::take().into();
     Failure::Interrupted(Error::Interrupted { reason })
+}
+
+/// Held while a canary runs. Several copies of this library may be in one process
+/// (two wheels, each with its own); at the same time, each would take the other's
+/// hook for the one to put back. What they share is the interpreter's own dict.
+struct Turn {
+    /// `None` if it could not be had within a second: going on without it is
+    /// better than waiting for somebody who may be waiting for us.
+    lock: Option<Object>,
+}
+
+impl Turn {
+    /// `None` if an exception is set.
+    fn take() -> Option<Self> {
+        // SAFETY: the thread is attached.
+        let interpreter = unsafe { ffi::PyInterpreterState_Get() };
+        // SAFETY: this is the calling thread's interpreter; the answer is borrowed.
+        let dict = unsafe { ffi::PyInterpreterState_GetDict(interpreter) };
+        // SAFETY: the interpreter keeps its dict alive while we take a reference.
+        let Some(dict) = (unsafe { Object::from_borrowed_ptr(dict) }) else {
+            return Some(Self { lock: None });
+        };
+        // SAFETY: the name is a C string.
+        let threads = unsafe { ffi::PyImport_ImportModule(c"_thread".as_ptr()) };
+        // SAFETY: PyImport_ImportModule gives a reference away.
+        let threads = unsafe { Object::from_owned_ptr(threads) }?;
+        // Re-entrant: a hook that sees the canary may call another copy.
+        let lock = call(&attribute(&threads, c"RLock")?, &[])?;
+        // SAFETY: the text is a C string.
+        let key = unsafe { ffi::PyUnicode_FromString(c"localsplus canary".as_ptr()) };
+        // SAFETY: PyUnicode_FromString gives a reference away.
+        let key = unsafe { Object::from_owned_ptr(key) }?;
+        // One step, whichever thread comes first.
+        let lock = call(&attribute(&dict, c"setdefault")?, &[&key, &lock])?;
+        // SAFETY: the thread is attached.
+        let one = unsafe { ffi::PyLong_FromLong(1) };
+        // SAFETY: PyLong_FromLong gives a reference away.
+        let one = unsafe { Object::from_owned_ptr(one) }?;
+        // Blocking, for one second.
+        let taken = call(&attribute(&lock, c"acquire")?, &[&one, &one])?;
+        // SAFETY: `taken` is alive.
+        let taken = unsafe { ffi::PyObject_IsTrue(taken.as_ptr()) } == 1;
+        Some(Self {
+            lock: taken.then_some(lock),
+        })
+    }
+}
+
+impl Drop for Turn {
+    fn drop(&mut self) {
+        let Some(lock) = &self.lock else {
+            return;
+        };
+        let _pending = PendingException::take();
+        let released = attribute(lock, c"release").and_then(|release| call(&release, &[]));
+        if released.is_none() {
+            // SAFETY: the thread is attached; nobody else could do better.
+            unsafe { ffi::PyErr_Clear() };
+        }
+    }
 }
 
 /// The functions of PEP 523 and its surroundings. All supported versions export
