@@ -165,6 +165,7 @@ class Compat(Compiling):
     OFFICIAL = """
 #ifndef OFFICIAL
 #define OFFICIAL
+struct _PyInterpreterFrame;
 PyAPI_FUNC(int) PyUnstable_InterpreterFrame_GetLocal(struct _PyInterpreterFrame *frame, Py_ssize_t index, PyObject **result);
 PyAPI_FUNC(PyObject *) PyUnstable_Code_GetLocalPlusNames(PyCodeObject *co);
 #endif
@@ -180,7 +181,7 @@ PyAPI_FUNC(PyObject *) PyUnstable_Code_GetLocalPlusNames(PyCodeObject *co);
             header.write_text(header.read_text(encoding="utf-8") + (self.OFFICIAL if name == "code.h" else ""))
         patch = made / "python/patchlevel.h"
         text = re.sub(r"#define PY_MINOR_VERSION\s+15", "#define PY_MINOR_VERSION 16", patch.read_text(encoding="utf-8"))
-        text = re.sub(r"#define PY_VERSION_HEX .*(?:\\\n.*)*", f"#define PY_VERSION_HEX {hexversion}", text)
+        text = re.sub(r"#define PY_VERSION_HEX (?:.*\\\n)*.*", f"#define PY_VERSION_HEX {hexversion}", text)
         patch.write_text(text, encoding="utf-8")
         future = type(python)("3.16", {"executable": "", "env": {}, "include_dirs": [made / "python", *python.include_dirs[1:]]})
         return future
