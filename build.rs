@@ -5,6 +5,9 @@ use std::env;
 use std::path::Path;
 
 fn main() {
+    // Otherwise any new file in the package (Python's __pycache__, say) means that
+    // everything is built again.
+    println!("cargo::rerun-if-changed=build.rs");
     if let Err(refusal) = check_rustc().and_then(|()| check_target()) {
         println!("cargo::error={refusal}");
         return;
