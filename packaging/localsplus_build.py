@@ -1,6 +1,6 @@
 """Builds localsplus for a setup.py: see "setuptools" in docs/CPP.md.
 
-Python 3.8 or later; needs cargo, and on ELF platforms binutils or LLVM's.
+Python 3.8 or later; needs cargo, and on ELF platforms GNU binutils.
 """
 
 import os

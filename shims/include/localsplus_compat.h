@@ -14,9 +14,10 @@
  * interpreter that localsplus refuses: GetCode, GetLasti and GetLine, which
  * cannot fail in CPython, answer NULL or -1 with an exception set, and GetLocal
  * answers -1 with ValueError for a frame without Python code, where CPython reads
- * on. In a frame that has not started, GetLocal answers a captured argument
- * before its cell is made and a free variable before it is copied in, as 3.16
- * does. */
+ * on. While a frame is between its entry and its suspension, 3.16 and localsplus
+ * differ about two odd cases of captured variables (R4 and R5 in localsplus's
+ * documentation): a slot whose cell was exchanged, and an argument that is itself
+ * a cell. */
 #ifndef LOCALSPLUS_COMPAT_H
 #define LOCALSPLUS_COMPAT_H
 

@@ -165,9 +165,15 @@ class Compat(Compiling):
     OFFICIAL = """
 #ifndef OFFICIAL
 #define OFFICIAL
+#ifdef __cplusplus
+extern "C" {
+#endif
 struct _PyInterpreterFrame;
 PyAPI_FUNC(int) PyUnstable_InterpreterFrame_GetLocal(struct _PyInterpreterFrame *frame, Py_ssize_t index, PyObject **result);
 PyAPI_FUNC(PyObject *) PyUnstable_Code_GetLocalPlusNames(PyCodeObject *co);
+#ifdef __cplusplus
+}
+#endif
 #endif
 """
 

@@ -22,7 +22,6 @@ from workspace import (
     run,
     section_sizes,
     symbols,
-    tool,
 )
 
 # Rust's standard library calls these. All of them are in the libraries that a C++ program links anyway.
@@ -411,16 +410,3 @@ class Relink(unittest.TestCase):
         arguments = (cargo_archive(), made / "h", made / "a", made / "so", "name")
         self.assertIn("localsplus_of_tomorrow", run(REPOSITORY / "packaging/relink", *arguments, fails=True))
         self.assertEqual({file.name for file in made.iterdir()}, {"h"})
-
-    def test_llvm(self):
-        """LLVM's binutils, if they are there."""
-        try:
-            lld, objcopy = tool(*(f"ld.lld-{v}" for v in range(25, 17, -1))), tool(*(f"llvm-objcopy-{v}" for v in range(25, 17, -1)))
-        except AssertionError as reason:
-            self.skipTest(str(reason))
-        made = folder("llvm")
-        arguments = (cargo_archive(), HEADERS / "localsplus.h", made / "a", made / "so", "name")
-        run(REPOSITORY / "packaging/relink", *arguments, LD=lld, OBJCOPY=objcopy)
-        self.assertEqual(exported(made / "so"), declared_functions())
-
-

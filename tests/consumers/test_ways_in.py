@@ -29,6 +29,9 @@ from workspace import (
 
 STRAY_LIBRARIES = re.compile(r"^(?!(libc|libm|libdl|libpthread|libgcc_s|libstdc\+\+|ld-linux.*)\.so|liblocalsplus\.so\.1)")
 
+# For tests that do not care where cargo builds, so that it builds the dependencies once.
+SHARED_TARGET = ROOT / "cargo-target"
+
 
 def project(name):
     """A project made of the files that docs/CPP.md shows."""
@@ -100,10 +103,10 @@ class CMake(WaysIn):
         replace_in(lists, "localsplus::static", "localsplus::shared")
         script = BLOCKS["build"].replace("=Release", "=Debug")
         # Asked for explicitly, cargo's folder is the user's.
-        output = shell(script, made, PATH=self.path(cmakes()[0]), CARGO_TARGET_DIR=ROOT / "cargo-target")
+        output = shell(script, made, PATH=self.path(cmakes()[0]), CARGO_TARGET_DIR=SHARED_TARGET)
         self.assertIn(BLOCKS["output"], output)
         self.check_module(made, self.module(made / "build"), linked="shared")
-        self.assertTrue((ROOT / "cargo-target/debug/liblocalsplus.a").is_file())
+        self.assertTrue((SHARED_TARGET / "debug/liblocalsplus.a").is_file())
         self.assertFalse((made / "build/_deps/localsplus-build/cargo").exists())
         (shared,) = (made / "build/_deps/localsplus-build/lib").glob("liblocalsplus.so.1.*")
         self.assertIn(".debug_info", section_sizes(shared), "a debug build can be debugged")
@@ -136,7 +139,7 @@ class CMake(WaysIn):
     def test_evaluator(self):
         made = folder("evaluator")
         vendored(made)
-        output = shell(BLOCKS["evaluator"], made, PATH=self.path(cmakes()[0]))
+        output = shell(BLOCKS["evaluator"], made, PATH=self.path(cmakes()[0]), CARGO_TARGET_DIR=SHARED_TARGET)
         self.assertRegex(output, r"frames are read by: layout 3\.11\n(.*\n){3}hits 1, misses 2\n$")
 
     def test_evaluator_with_installed_localsplus(self):
@@ -207,6 +210,7 @@ class Installed(WaysIn):
             *("cmake", "-S", "third_party/localsplus", "-B", "build", "-DCMAKE_BUILD_TYPE=Release"),
             *("-DCMAKE_INSTALL_PREFIX=/usr", "-DCMAKE_INSTALL_LIBDIR=lib/x86_64-linux-gnu"),
             cwd=made,
+            CARGO_TARGET_DIR=SHARED_TARGET,
         )
         run("cmake", "--build", "build", cwd=made)
         run("cmake", "--install", "build", cwd=made, DESTDIR=stage)
@@ -290,7 +294,7 @@ class Setuptools(WaysIn):
         made = folder("static-library")
         vendored(made)
         script = made / "third_party/localsplus/packaging/localsplus_build.py"
-        output = run("python3", script, made / "out", PATH=self.path())
+        output = run("python3", script, made / "out", PATH=self.path(), CARGO_TARGET_DIR=SHARED_TARGET)
         ours, theirs = (prefix() / "lib/liblocalsplus.a"), output.splitlines()[-1]
         for file in ours, theirs:
             self.assertEqual(run("ar", "t", file), "localsplus.o\n")
