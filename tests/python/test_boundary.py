@@ -2,6 +2,7 @@
 
 import os
 import re
+import shlex
 import shutil
 import subprocess
 import sys
@@ -136,12 +137,12 @@ class Header(unittest.TestCase):
 
     def test_x1_consumers(self):
         toolchain = support.toolchain
-        cxx = shutil.which(os.environ.get("CXX", "c++"))
-        self.assertIsNotNone(cxx, "no C++ compiler")
+        cxx = shlex.split(os.environ.get("CXX", "c++"))
+        self.assertIsNotNone(shutil.which(cxx[0]), "no C++ compiler")
         objects = []
         for compiler, standard, names in (
             (toolchain.compiler, "c11", ("consumer_module.c", "consumer_c.c")),
-            ([cxx], "c++17", ("consumer_cpp.cpp", "consumer_cpp_too.cpp")),
+            (cxx, "c++17", ("consumer_cpp.cpp", "consumer_cpp_too.cpp")),
         ):
             for name in names:
                 objects.append(os.path.join(toolchain.build_dir, name + ".o"))
@@ -189,6 +190,8 @@ class SharedLibrary(unittest.TestCase):
         "count",
         "names",
         "kind",
+        "code",
+        "lasti",
     }
 
     def symbols(self, *options):
