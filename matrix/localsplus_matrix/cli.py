@@ -6,7 +6,7 @@ import signal
 from collections.abc import Callable, Iterable
 from concurrent.futures import ThreadPoolExecutor
 
-from . import benchmarks, cache, cargo, command, outcome, own_tests, probe, progress, provide, row_tests, rows, tools
+from . import benchmarks, cache, cargo, command, consumers, outcome, own_tests, probe, progress, provide, row_tests, rows, tools
 from .outcome import Outcome
 from .rows import Row
 
@@ -15,6 +15,7 @@ _OTHER_LINES: dict[str, Callable[[], Iterable[Outcome]]] = {
     "matrix": lambda: [own_tests.run()],
     "cargo-test": lambda: [cargo.test()],
     "compile": lambda: map(cargo.check_configuration, cargo.CONFIGURATIONS),
+    "consumers": consumers.run,
 }
 
 

@@ -16,9 +16,13 @@ from . import progress
 DEBIAN_PACKAGE = {
     "apt-get": "apt",
     "cargo": "cargo (or rustup)",
+    "c++": "g++",
     "cc": "gcc",
     "dpkg-deb": "dpkg",
+    "ld": "binutils",
     "make": "make",
+    "objcopy": "binutils",
+    "readelf": "binutils",
     "tar": "tar",
     "xz": "xz-utils",
 }
