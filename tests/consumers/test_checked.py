@@ -6,7 +6,7 @@ import re
 import shutil
 import unittest
 
-from workspace import HEADERS, REPOSITORY, cargo_version, folder, interpreters, prefix, run
+from workspace import HEADERS, REPOSITORY, cargo_version, folder, interpreter, prefix, run
 
 CLIENTS = ("test_evaluator", "test_compat", "test_boundary.Header")
 RUNNER = REPOSITORY / "tests/python/run.py"
@@ -60,7 +60,7 @@ class Sanitizers(unittest.TestCase):
 
     def test_clients(self):
         for name in ("3.11", "3.13t", "3.15"):
-            python = interpreters()[name]
+            python = interpreter(name)
             with self.subTest(name):
                 environment = {**self.environment(), "CC": f"gcc {SANITIZERS}", "CXX": f"g++ {SANITIZERS}"}
                 if "free-threaded" in name or name.endswith("t"):
@@ -70,7 +70,7 @@ class Sanitizers(unittest.TestCase):
                 self.assertNotRegex(output, "ERROR: AddressSanitizer|runtime error:")
 
     def test_they_would_say_so(self):
-        python = interpreters()["3.11"]
+        python = interpreter("3.11")
         for where, bits, complaint in ((1, 1, "heap-buffer-overflow"), (0, 40, "shift exponent 40 is too large")):
             made = folder("bad")
             (made / "bad.c").write_text(BAD.replace("WHERE", str(where)).replace("BITS", str(bits)), encoding="utf-8")
@@ -109,7 +109,7 @@ class Valgrind(unittest.TestCase):
     def test_clients(self):
         self.assertIsNotNone(shutil.which("valgrind"), "on Debian: apt-get install valgrind")
         for name in ("3.11", "3.13"):
-            python = interpreters()[name]
+            python = interpreter(name)
             with self.subTest(name):
                 # Built before, so that valgrind sees no compiler.
                 output, blocks = self.errors(python, *suite(python, folder("for-valgrind")))
@@ -117,7 +117,7 @@ class Valgrind(unittest.TestCase):
                 self.check(blocks)
 
     def test_it_would_say_so(self):
-        python = interpreters()["3.11"]
+        python = interpreter("3.11")
         made = folder("bad")
         (made / "consumer_bad.c").write_text(BAD.replace("WHERE", "1").replace("BITS", "1"), encoding="utf-8")
         run("gcc", "-g", "-O0", "-w", "-shared", "-fPIC", "-I", HEADERS, *python.includes(), made / "consumer_bad.c", "-o",

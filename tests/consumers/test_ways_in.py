@@ -15,7 +15,7 @@ from workspace import (
     environment,
     exported,
     folder,
-    interpreters,
+    interpreter,
     needed,
     path_with_python,
     plain_interpreters,
@@ -250,7 +250,7 @@ class Installed(WaysIn):
     def test_case_suite_with_the_installed_library(self):
         """It is not the file that cargo made, so it is tried like that one."""
         for name in ("3.11", "3.13t", "3.15"):
-            python = interpreters()[name]
+            python = interpreter(name)
             with self.subTest(name):
                 output = python.python(
                     *("-B", ROOT / "localsplus/tests/python/run.py", "--build-dir", folder("suite")),
