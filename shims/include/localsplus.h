@@ -27,8 +27,9 @@
  * read this interpreter's frames, the answer is RuntimeError, with the reason.
  *
  * The reading functions never run Python code, never allocate, never modify
- * the frame, never create a frame object and never release the GIL. The one
- * exception is the first call in the process: it chooses the provider (see
+ * the frame, never create a frame object and never release the GIL (in a
+ * free-threaded build, reading a cell may wait for its lock). The one exception
+ * is the first call in the process: it chooses the provider (see
  * localsplus_init), for which it runs a few lines of Python.
  */
 #ifndef LOCALSPLUS_H
@@ -94,14 +95,20 @@ LOCALSPLUS_API int localsplus_abi_version(void);
  * (which is kept), and from several threads at once. While it checks the
  * interpreter it installs an eval-frame function for a moment and runs a few
  * lines of Python; a localsplus call that this code provokes in the same thread
- * (from a trace function, say) answers -1 with RuntimeError. Since 0.1. */
+ * (from an audit hook, say) answers -1 with RuntimeError.
+ *
+ * What gets in the way of the check decides nothing: for want of memory, say, or
+ * when a signal handler raises in the middle of it, the answer is -1 with that
+ * exception, and the next call, of whatever function, tries again. A process
+ * forked meanwhile chooses for itself. Since 0.1. */
 LOCALSPLUS_API int localsplus_init(void);
 
 /* What answers in this process: "official", "layout 3.14", "layout 3.13t", ...
  * If an official symbol was present but failed its proof, the reason follows in
- * parentheses. NULL if localsplus refuses this interpreter (no exception is
- * set: localsplus_init says why). Chooses the provider if need be. The string
- * lives as long as the process. Since 0.1. */
+ * parentheses. NULL if localsplus refuses this interpreter or could not check it
+ * now (no exception is set: localsplus_init says why; one that got in the way is
+ * raised in this thread as soon as it runs Python again). Chooses the provider if
+ * need be. The string lives as long as the process. Since 0.1. */
 LOCALSPLUS_API const char *localsplus_provider(void);
 
 /* The value in slot `index`.
