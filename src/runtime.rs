@@ -193,6 +193,11 @@ thread_local! {
     static INTERRUPTION: Cell<Option<Interruption>> = const { Cell::new(None) };
 }
 
+// pyo3-ffi declares this only in its newest versions.
+unsafe extern "C" {
+    fn PyThread_get_thread_ident() -> c_ulong;
+}
+
 #[allow(deprecated, reason = "as above")]
 impl Interruption {
     /// Takes the exception that is set, and answers its type's name.
@@ -231,7 +236,7 @@ impl Interruption {
         let [ty, _, _] = raised.map(|object| unsafe { Object::from_owned_ptr(object) });
         if let Some(ty) = ty {
             // SAFETY: may be called at any time.
-            let thread = unsafe { ffi::PyThread_get_thread_ident() } as _;
+            let thread = unsafe { PyThread_get_thread_ident() } as _;
             // SAFETY: the thread is attached, and takes its own reference.
             unsafe { ffi::PyThreadState_SetAsyncExc(thread, ty.as_ptr()) };
         }
