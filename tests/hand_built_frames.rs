@@ -281,6 +281,14 @@ impl Built {
     fn local(&self, index: usize) -> usize {
         self.value(index, 0)
     }
+    /// All values, having checked that one by one they are the same.
+    fn values(&self) -> Vec<usize> {
+        let all = self.all();
+        for (index, value) in all.iter().enumerate() {
+            assert_eq!(self.local(index), *value, "get and get_all differ");
+        }
+        all
+    }
     fn all(&self) -> Vec<usize> {
         // SAFETY: the frame is complete, and nobody runs it.
         let count = unsafe { (self.functions.count)(self.frame.address()) }.expect("a count");
@@ -382,7 +390,7 @@ for_every_layout! {
     }
 
     fn no_slots<L>() {
-        assert!(Built::new::<L>(&[]).all().is_empty());
+        assert!(Built::new::<L>(&[]).values().is_empty());
     }
 
     fn capacity<L>() {
@@ -485,12 +493,12 @@ for_every_layout! {
             (derived, [value, value]),
         ] {
             frame.closure(closure);
-            assert_eq!(frame.all(), expected);
+            assert_eq!(frame.values(), expected);
         }
         let null = frame.null();
         for function in [0, null, value] {
             frame.frame.put_word(frame.row.frame.function, function);
-            assert_eq!(frame.all(), [0, 0], "function {function:#x}");
+            assert_eq!(frame.values(), [0, 0], "function {function:#x}");
         }
     }
 
@@ -504,7 +512,7 @@ for_every_layout! {
         frame.started();
         frame.set_bits(0, in_slot);
         frame.set_bits(1, old); // R12: not a cell
-        assert_eq!(frame.all(), [new, 0, 0]);
+        assert_eq!(frame.values(), [new, 0, 0]);
         assert_eq!(frame.value(0, flags::RAW_CELL), in_slot);
         assert_eq!(frame.value(1, flags::RAW_CELL), 0);
     }
@@ -561,13 +569,13 @@ for_every_layout! {
                 frame.set_bits(index, bits);
             }
             frame.instruction(ran);
-            assert_eq!(frame.all(), expected, "{ran} units ran");
+            assert_eq!(frame.values(), expected, "{ran} units ran");
         }
         // EXTENDED_ARG counts: this is slot 256, not slot 0.
         frame.code.put(start, [[opcode.copy_free_vars, 1], [opcode.extended_arg, 1]].as_flattened());
         frame.code.put(start + 4, &[opcode.make_cell, 0]);
         frame.instruction(3);
-        assert_eq!(frame.all(), [cell_a, cell_b, free]);
+        assert_eq!(frame.values(), [cell_a, cell_b, free]);
     }
 
     /// Free-threaded 3.14 and later: each thread runs its own copy of the code.
@@ -605,16 +613,16 @@ for_every_layout! {
         frame.set_bits(1, JUNK);
         frame.set_bits(2, JUNK);
         frame.stack_covers(1);
-        assert_eq!(frame.all(), [value, 0, 0]);
+        assert_eq!(frame.values(), [value, 0, 0]);
         frame.set_bits(0, JUNK);
         frame.stack_covers(0);
-        assert_eq!(frame.all(), [0, 0, 0]);
+        assert_eq!(frame.values(), [0, 0, 0]);
         // More on the stack than slots: a suspended generator.
         frame.set_bits(0, value);
         frame.set_bits(1, value);
         frame.set_bits(2, value);
         frame.stack_covers(5);
-        assert_eq!(frame.all(), [value, value, value]);
+        assert_eq!(frame.values(), [value, value, value]);
     }
 
     /// R7: 3.11 and 3.12 keep the stack top of a finished generator.
@@ -632,13 +640,13 @@ for_every_layout! {
             frame.set_bits(0, value);
             frame.set_bits(1, cell);
             // The prologue has run, wherever the instruction pointer is.
-            assert_eq!(frame.all(), [value, value], "state {state}");
+            assert_eq!(frame.values(), [value, value], "state {state}");
         }
         for &state in finished {
             frame.generator_state(state);
             frame.set_bits(0, JUNK);
             frame.set_bits(1, JUNK);
-            assert_eq!(frame.all(), [0, 0], "state {state}");
+            assert_eq!(frame.values(), [0, 0], "state {state}");
         }
         // The byte in front of another frame means nothing.
         frame.set_bits(0, value);
@@ -646,7 +654,7 @@ for_every_layout! {
         frame.started();
         for owner in [0, 2] {
             frame.owner(owner);
-            assert_eq!(frame.all(), [value, value], "owner {owner}");
+            assert_eq!(frame.values(), [value, value], "owner {owner}");
         }
     }
 
