@@ -19,9 +19,13 @@ import sysconfig
 
 HERE = pathlib.Path(__file__).resolve().parent
 ROOT = HERE.parent
-# Where a loop happens to start in a cache line can be worth 20%: each layout is
-# compiled and timed, and the best of each way counts.
-CODE_LAYOUTS = ["-falign-functions=16", "-falign-functions=32", "-falign-functions=64 -falign-loops=32"]
+# Where a loop happens to start in a cache line can be worth 20%: each layout, of the
+# peers' code and of ours, is compiled and timed, and the best of each way counts.
+CODE_LAYOUTS = [
+    ("-falign-functions=16", ""),
+    ("-falign-functions=32", "-align-loops=32"),
+    ("-falign-functions=64 -falign-loops=32", "-align-all-functions=6 -align-all-nofallthru-blocks=5"),
+]
 
 
 def function(slots, namespace):
@@ -45,27 +49,39 @@ def function(slots, namespace):
     return inner, tuple(object() for _ in range(arguments))
 
 
-def rust_caller(options):
-    """The Rust API in a library of its own, built once for all interpreters."""
-    target = options.library.parent.parent / "rust_caller"
-    manifest = HERE / "rust_caller/Cargo.toml"
-    command = ["cargo", "build", "--quiet", "--release", "--manifest-path", str(manifest), "--target-dir", str(target)]
+def rust_libraries(options, alignment):
+    """localsplus, as given if its code is laid out as usual, and the Rust API in a
+    library of its own, each built once for all interpreters."""
+    folder = options.library.parent.parent / "bench-layouts" / (alignment.replace(" ", "") or "usual")
     environment = {**os.environ, "PYO3_BUILD_EXTENSION_MODULE": "1"}
     environment.pop("CARGO_TARGET_DIR", None)
-    subprocess.run(command, check=True, env=environment)
-    return target / "release/librust_caller.so"
+    environment["CARGO_ENCODED_RUSTFLAGS"] = "\x1f".join(f"-Cllvm-args={argument}" for argument in alignment.split())
+
+    def build(manifest):
+        command = ["cargo", "build", "--quiet", "--release", "--lib", "--manifest-path", str(manifest)]
+        subprocess.run([*command, "--target-dir", str(folder)], check=True, env=environment)
+
+    build(HERE / "rust_caller/Cargo.toml")
+    if alignment:
+        build(ROOT / "Cargo.toml")
+    ours = folder / f"release/{options.library.name}" if alignment else options.library
+    return ours, folder / "release/librust_caller.so"
 
 
-def build(options, variant, flags):
+def build(options, variant, flags, libraries):
     target = options.build_dir / f"variant{variant}"
     target.mkdir(parents=True, exist_ok=True)
     module = target / "_bench.so"
     include = options.python_include or [sysconfig.get_path("include")]
-    command = ["cc", "-std=gnu11", "-O2", "-DNDEBUG", "-fPIC", "-shared", *flags.split(), "-o", str(module)]
+    common = ["-O2", "-DNDEBUG", "-fPIC", *flags.split(), "-I", str(ROOT / "shims/include")]
     for directory in include:
-        command += ["-I", directory, "-I", f"{directory}/internal"]
-    command += ["-I", str(ROOT / "shims/include"), str(HERE / "c/_bench.c"), str(HERE / "c/peers.c")]
-    for library in (options.library, options.rust_library):
+        common += ["-I", directory, "-I", f"{directory}/internal"]
+    objects = []
+    for compiler, source in ("cc -std=gnu11", "_bench.c"), ("cc -std=gnu11", "peers.c"), ("c++ -std=gnu++17", "mapping.cpp"):
+        objects.append(str(target / f"{source}.o"))
+        subprocess.run([*compiler.split(), *common, "-c", str(HERE / "c" / source), "-o", objects[-1]], check=True)
+    command = ["c++", "-shared", "-o", str(module), *objects]
+    for library in libraries:
         command += [str(library), f"-Wl,-rpath,{library.parent}"]
     subprocess.run(command, check=True)
     loader = importlib.machinery.ExtensionFileLoader("_bench", str(module))
@@ -86,7 +102,6 @@ def main():
     options = parser.parse_args()
     options.library = options.library.resolve()
     options.build_dir = options.build_dir.resolve()
-    options.rust_library = rust_caller(options)
     if options.variant is None:
         results = []
         for variant in range(len(CODE_LAYOUTS)):
@@ -99,7 +114,8 @@ def main():
 
 
 def time_one(options):
-    bench = build(options, options.variant, CODE_LAYOUTS[options.variant])
+    flags, alignment = CODE_LAYOUTS[options.variant]
+    bench = build(options, options.variant, flags, rust_libraries(options, alignment))
     figures = {"init": bench.init(), "provider": bench.provider()}
     rounds = options.rounds
     for slots in (5, 17, 300):
@@ -118,6 +134,10 @@ def time_one(options):
         if slots == 17:
             for name, slot in slot_kinds(inner):
                 figures[f"one {name}"] = at_entry(["one_localsplus", "one_rust", "one_plain"], slot, 1000)
+            plain = dict(slot_kinds(inner))["plain"]
+            one_by_name = ["one_localsplus", "one_getvar"]
+            namespace["look"] = functools.partial(bench.running, one_by_name, plain, rounds, 1000)
+            figures["started one"] = inner(*arguments)
         # Called by C, so that the caller, whose frame is read, is `inner` itself.
         started = ["all_localsplus", "all_plain", "all_dict"]
         namespace["look"] = functools.partial(bench.running, started, 0, rounds, repeat)
@@ -136,24 +156,40 @@ def slot_kinds(inner):
     yield "free", names.index("f0")
 
 
+# A function that calls itself by its global name, one that does so by a free
+# variable, and a method.
+PROGRAMS = """
+def recursive(n):
+    return n if n < 2 else recursive(n - 1) + recursive(n - 2)
+
+def make_closure():
+    def closure(n):
+        return n if n < 2 else closure(n - 1) + closure(n - 2)
+    return closure
+
+class Counter:
+    def __init__(self):
+        self.value = 0
+
+    def add(self, amount):
+        total = self.value + amount
+        self.value = total
+        return total
+
+    def run(self, times):
+        for i in range(times):
+            self.add(i)
+"""
+
+
 def programs():
-    def recursive(n):
-        return n if n < 2 else recursive(n - 1) + recursive(n - 2)
-
-    class Counter:
-        def __init__(self):
-            self.value = 0
-
-        def add(self, amount):
-            total = self.value + amount
-            self.value = total
-            return total
-
-        def run(self, times):
-            for i in range(times):
-                self.add(i)
-
-    return {"recursive": (recursive, (16,)), "methods": (Counter().run, (2000,))}
+    namespace = {}
+    exec(PROGRAMS, namespace)
+    return {
+        "recursive": (namespace["recursive"], (16,)),
+        "methods": (namespace["Counter"]().run, (2000,)),
+        "closure": (namespace["make_closure"](), (16,)),
+    }
 
 
 def report(options, results):
@@ -184,19 +220,21 @@ def report(options, results):
     for kind in ("plain", "cell", "free", "unset"):
         group = f"one {kind}"
         row(f"Rust, one slot, {kind} / C call", group, "one_rust", group, "one_localsplus", 0.9)
+    if sys.version_info >= (3, 12):
+        row("get_local, plain / PyFrame_GetVar (started)", "started one", "one_localsplus", "started one", "one_getvar", None)
     for slots in (5, 300):
         row(f"get_locals, {slots} slots / plain reader", f"entry {slots}", us, f"entry {slots}", "all_plain", None)
         row(f"get_locals, {slots} started / plain", f"started {slots}", us, f"started {slots}", "all_plain", None)
     row("get_locals, 17 started / plain reader", "started 17", us, "started 17", "all_plain", None)
     per_slot = best("entry 300", us) / 300 / (best("entry 17", us) / 17)
     rows.append(("cost per slot, 300 / 17 slots", per_slot, per_slot, 1.2))
-    for name in ("recursive", "methods"):
+    for name, target in ("recursive", 0.3), ("methods", 0.3), ("closure", None):
         group = f"hook {name}"
         base = best(group, "pass")
         ratio = (best(group, "localsplus") - base) / (best(group, "mapping") - base)
         middle = median(group, "pass")
         ratio_median = (median(group, "localsplus") - middle) / (median(group, "mapping") - middle)
-        rows.append((f"added by a hook, {name} / mapping", ratio, ratio_median, 0.3))
+        rows.append((f"added by a hook, {name} / mapping", ratio, ratio_median, target))
     init = min(result["init"] for result in results) / 1e6
     rows.append(("localsplus_init, ms", init, init, 1.0))
     print(f"CPython {platform.python_version()}, {results[0]['provider']}")

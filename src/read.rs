@@ -355,10 +355,10 @@ impl<L: Layout, I: Interpreter> PythonFrame<L, I> {
         }
     }
 
-    /// The kinds of the first `count` slots in eight lanes, so that a bit is in one
+    /// The kinds of the first `count` slots, up to 16, in eight lanes, so that a bit is in one
     /// of them if any slot has it.
     #[inline(always)]
-    fn union_of_kinds(&self, count: usize) -> u64 {
+    fn union_of_few_kinds(&self, count: usize) -> u64 {
         let kinds = self.raw_kinds();
         // There are as many kinds as slots: the last read ends at the last of them,
         // and may overlap the one before.
@@ -372,12 +372,7 @@ impl<L: Layout, I: Interpreter> PythonFrame<L, I> {
             }};
         }
         if count >= 8 {
-            let mut all = both_ends!(u64);
-            for index in (8..count - 8).step_by(8) {
-                // SAFETY: eight more kinds are there.
-                all |= unsafe { field::<u64>(kinds, index) };
-            }
-            all
+            both_ends!(u64)
         } else if count >= 4 {
             both_ends!(u32)
         } else if count >= 2 {
@@ -389,14 +384,17 @@ impl<L: Layout, I: Interpreter> PythonFrame<L, I> {
         }
     }
 
-    /// Whether what is in the first `count` slots is what they answer: they are
-    /// plain locals, or cells that the prologue has not made yet.
+    /// `union_of_few_kinds` for at least eight.
     #[inline(always)]
-    fn slots_are_values(&self, count: usize) -> bool {
-        let all = self.union_of_kinds(count);
-        let any = |bits: u8| all & (0x0101_0101_0101_0101 * u64::from(bits)) != 0;
-        !any(kind::HIDDEN | kind::FREE)
-            && (!any(kind::CELL) || self.prologue() == Prologue::NotStarted)
+    fn union_of_many_kinds(&self, count: usize) -> u64 {
+        let kinds = self.raw_kinds();
+        // SAFETY: at least eight kinds are there.
+        let mut all: u64 = unsafe { field(kinds, count - 8) };
+        for index in (0..count - 8).step_by(8) {
+            // SAFETY: eight more kinds are there.
+            all |= unsafe { field::<u64>(kinds, index) };
+        }
+        all
     }
 
     /// The object in slot `index`, borrowed. The slot must be live.
@@ -453,14 +451,11 @@ impl<L: Layout, I: Interpreter> PythonFrame<L, I> {
         self.cell_among(self.closure()?, index)
     }
 
-    /// The same, unless the closure is of a class derived from `tuple`.
+    /// `closure`, unless it is of a class derived from `tuple`.
     #[inline(always)]
-    fn usual_closure_cell(&self, index: usize) -> Option<usize> {
+    fn usual_closure(&self) -> Option<(usize, usize)> {
         let (closure, ty) = self.closure_object()?;
-        if ty != I::tuple_type() {
-            return None;
-        }
-        self.cell_among(self.tuple_items(closure), index)
+        (ty == I::tuple_type()).then(|| self.tuple_items(closure))
     }
 
     #[inline(always)]
@@ -688,7 +683,9 @@ fn free_value<L: Layout, I: Interpreter>(
         return None; // R3: without a look at the slot.
     }
     let cell = match python.prologue() {
-        Prologue::NotStarted => python.usual_closure_cell(index),
+        Prologue::NotStarted => python
+            .usual_closure()
+            .and_then(|cells| python.cell_among(cells, index)),
         Prologue::Done => python.slot(index),
         Prologue::Partly(_) => None,
     };
@@ -770,27 +767,174 @@ pub unsafe fn get_all<L: Layout, I: Interpreter>(
     if capacity < count {
         return Err(Fault::Capacity);
     }
-    let first_free = python.first_free();
-    if !python.all_live(count) || !python.slots_are_values(first_free) {
+    if !python.all_live(count) {
         // SAFETY: the caller's capacity is enough.
         return Ok(unsafe { write_slots(python, result, 0) });
     }
-    for index in 0..first_free {
-        let value = python
-            .slot(index)
-            .and_then(|object| python.new_reference(object));
-        // SAFETY: `index` is below the capacity.
-        unsafe { result.wrapping_add(index).write(pointer(value)) };
-    }
-    if first_free < count {
+    let first_free = python.first_free();
+    if first_free > 16 {
         // SAFETY: as above.
-        return Ok(unsafe { write_free_slots(python, result) });
+        return Ok(unsafe { write_many_slots(python, result) });
     }
-    Ok(count)
+    let kinds = python.union_of_few_kinds(first_free);
+    // SAFETY: as above.
+    Ok(unsafe { write_live_slots(python, result, kinds) })
 }
 
-/// Writes the values of the slots from `start` on to `result`, which has room for
-/// all slots, and answers how many there are.
+/// `write_slots` for a frame whose slots are all live, at least eight of them before
+/// the first free one.
+///
+/// # Safety
+/// As [`write_slots`].
+#[inline(never)]
+unsafe fn write_many_slots<L: Layout, I: Interpreter>(
+    python: PythonFrame<L, I>,
+    result: *mut *mut PyObject,
+) -> usize {
+    let kinds = python.union_of_many_kinds(python.first_free());
+    // SAFETY: passed on to the caller.
+    unsafe { write_live_slots(python, result, kinds) }
+}
+
+/// Whether a union of kinds has one of `bits`.
+#[inline(always)]
+fn has(union_of_kinds: u64, bits: u8) -> bool {
+    union_of_kinds & (0x0101_0101_0101_0101 * u64::from(bits)) != 0
+}
+
+/// Writes new references to what is in the first `count` slots, which must be
+/// live.
+///
+/// # Safety
+/// `count` elements of `result` can be written to.
+#[inline(always)]
+unsafe fn write_plain_slots<L: Layout, I: Interpreter>(
+    python: &PythonFrame<L, I>,
+    result: *mut *mut PyObject,
+    count: usize,
+) {
+    let put = |index: usize, object: Option<usize>| {
+        let value = object.and_then(|object| python.new_reference(object));
+        // SAFETY: `index` is below the count.
+        unsafe { result.wrapping_add(index).write(pointer(value)) };
+    };
+    let pairs = count & !1;
+    let mut index = 0;
+    // Two at a time, as variables that are unset come in rows.
+    while index < pairs {
+        // SAFETY: two live slots, whose words are initialised.
+        let [one, other]: [usize; 2] = unsafe { field(python.slot_address(index), 0) };
+        if one | other <= L::Slot::NULL {
+            // SAFETY: `index + 1` is below the count.
+            unsafe {
+                result
+                    .wrapping_add(index)
+                    .cast::<[usize; 2]>()
+                    .write([0, 0])
+            };
+        } else {
+            put(index, L::Slot::decode(one));
+            put(index + 1, L::Slot::decode(other));
+        }
+        index += 2;
+    }
+    if index < count {
+        put(index, python.slot(index));
+    }
+}
+
+/// `write_slots` for a frame whose slots are all live. `kinds` is the union of those
+/// before the first free slot.
+///
+/// # Safety
+/// As [`write_slots`].
+#[inline(always)]
+unsafe fn write_live_slots<L: Layout, I: Interpreter>(
+    python: PythonFrame<L, I>,
+    result: *mut *mut PyObject,
+    kinds: u64,
+) -> usize {
+    let (count, first_free) = (python.count(), python.first_free());
+    let has_cells = has(kinds, kind::CELL) || first_free != count;
+    let started = || python.prologue() != Prologue::NotStarted;
+    if has(kinds, kind::HIDDEN | kind::FREE) || has_cells && started() {
+        // SAFETY: passed on to the caller.
+        return unsafe { write_started_slots(python, result) };
+    }
+    // Plain slots, and arguments that are not in their cells yet (R5).
+    // SAFETY: passed on to the caller.
+    unsafe { write_plain_slots(&python, result, first_free) };
+    if first_free == count {
+        return count;
+    }
+    // SAFETY: passed on to the caller.
+    unsafe { write_free_slots(python, result) }
+}
+
+/// `write_slots` for the free slots of a frame that has not started.
+///
+/// # Safety
+/// As [`write_slots`].
+#[inline(never)]
+unsafe fn write_free_slots<L: Layout, I: Interpreter>(
+    python: PythonFrame<L, I>,
+    result: *mut *mut PyObject,
+) -> usize {
+    let (count, first_free) = (python.count(), python.first_free());
+    let kinds = python.raw_kinds();
+    // SAFETY: there are as many kinds as slots.
+    let is_free = |index: usize| unsafe { field::<u8>(kinds, index) } == kind::FREE;
+    let optimized = python.code_int(L::ROW.code.co_flags) & CO_OPTIMIZED != 0;
+    let cells = match python.usual_closure() {
+        Some((cells, size))
+            if optimized && size >= count - first_free && (first_free..count).all(is_free) =>
+        {
+            cells
+        }
+        // SAFETY: passed on to the caller.
+        _ => return unsafe { write_slots(python, result, first_free) },
+    };
+    for position in 0..count - first_free {
+        // SAFETY: `position` is below the closure's size.
+        let cell: usize = unsafe { field(cells, position * size_of::<usize>()) };
+        // R12: anything else than a cell is no value.
+        let is_cell = cell != 0 && python.is_cell(cell);
+        let value = is_cell.then(|| python.unbox(cell, 0)).flatten();
+        let result = result.wrapping_add(first_free + position);
+        // SAFETY: there is room for all slots.
+        unsafe { result.write(pointer(value)) };
+    }
+    count
+}
+
+/// `write_slots` for a frame whose slots are all live and that has probably run its
+/// prologue.
+///
+/// # Safety
+/// As [`write_slots`].
+#[inline(never)]
+unsafe fn write_started_slots<L: Layout, I: Interpreter>(
+    python: PythonFrame<L, I>,
+    result: *mut *mut PyObject,
+) -> usize {
+    if python.prologue() != Prologue::Done {
+        // SAFETY: passed on to the caller.
+        return unsafe { write_slots(python, result, 0) };
+    }
+    let count = python.count();
+    let kinds = python.raw_kinds();
+    for index in 0..count {
+        // SAFETY: there are as many kinds as slots.
+        let raw_kind: u8 = unsafe { field(kinds, index) };
+        let value = python.value(index, raw_kind, 0, Prologue::Done);
+        // SAFETY: there is room for all slots.
+        unsafe { result.wrapping_add(index).write(pointer(value)) };
+    }
+    count
+}
+
+/// Writes the values of the slots from `start` on to `result`, and answers how many
+/// slots there are.
 ///
 /// # Safety
 /// There is room in `result` for as many elements as the frame has slots.
@@ -814,42 +958,6 @@ unsafe fn write_slots<L: Layout, I: Interpreter>(
     for index in live.max(start)..count {
         // SAFETY: as above.
         unsafe { result.wrapping_add(index).write(std::ptr::null_mut()) };
-    }
-    count
-}
-
-/// `write_slots` for the free slots of a frame whose slots are all live: straight
-/// from the closure, if that is how it is.
-///
-/// # Safety
-/// As [`write_slots`].
-#[inline(never)]
-unsafe fn write_free_slots<L: Layout, I: Interpreter>(
-    python: PythonFrame<L, I>,
-    result: *mut *mut PyObject,
-) -> usize {
-    let (count, first_free) = (python.count(), python.first_free());
-    let (cells, size) = match python.prologue() {
-        Prologue::NotStarted => python.closure().unwrap_or_default(),
-        _ => (0, 0),
-    };
-    let optimized = python.code_int(L::ROW.code.co_flags) & CO_OPTIMIZED != 0;
-    let kinds = python.raw_kinds();
-    // SAFETY: there are as many kinds as slots.
-    let is_free = |index: usize| unsafe { field::<u8>(kinds, index) } == kind::FREE;
-    if !optimized || size < count - first_free || !(first_free..count).all(is_free) {
-        // SAFETY: passed on to the caller.
-        return unsafe { write_slots(python, result, first_free) };
-    }
-    for position in 0..count - first_free {
-        // SAFETY: `position` is below the closure's size.
-        let cell: usize = unsafe { field(cells, position * size_of::<usize>()) };
-        // R12: anything else than a cell is no value.
-        let is_cell = cell != 0 && python.is_cell(cell);
-        let value = is_cell.then(|| python.unbox(cell, 0)).flatten();
-        let result = result.wrapping_add(first_free + position);
-        // SAFETY: there is room for all slots.
-        unsafe { result.write(pointer(value)) };
     }
     count
 }

@@ -454,13 +454,18 @@ pub fn count_in_place(row: &Row) {
 /// attached.
 #[inline]
 pub unsafe fn drop_reference(object: NonNull<PyObject>) {
-    let immortality = match COUNTING.load(Ordering::Relaxed) {
-        ALL_COUNTED => Immortality::None,
-        SATURATING => Immortality::Saturating,
+    let counting = COUNTING.load(Ordering::Relaxed);
+    // The newest versions first.
+    let immortality = if counting == IMMORTAL_FROM {
         // Where it begins only matters for taking references.
-        IMMORTAL_FROM => Immortality::From(0),
+        Immortality::From(0)
+    } else if counting == SATURATING {
+        Immortality::Saturating
+    } else if counting == ALL_COUNTED {
+        Immortality::None
+    } else {
         // SAFETY: passed on to the caller.
-        _ => return unsafe { ffi::Py_DecRef(object.as_ptr()) },
+        return unsafe { ffi::Py_DecRef(object.as_ptr()) };
     };
     // SAFETY: `ob_refcnt` comes first there, and the thread has the GIL.
     if unsafe { immortality.decrement(object.as_ptr().cast()) } {

@@ -13,6 +13,7 @@
 static struct _PyInterpreterFrame *frame;
 static PyFrameObject *frame_object; /* of a started frame */
 static Py_ssize_t slot;             /* for the single calls */
+static PyObject *slot_name;
 static PyObject *taken[SLOTS];
 
 static inline void
@@ -32,36 +33,25 @@ static void all_localsplus(void) { drop(localsplus_get_locals(frame, taken, SLOT
 static void all_plain(void) { drop(plain_get_locals(frame, taken, SLOTS)); }
 static void all_floor(void) { drop(floor_get_locals(frame, taken, SLOTS)); }
 
-static void
-all_mapping(void)
-{
-    Py_ssize_t count;
-    free(mapping_new(frame, &count));
-}
-
-static void
-all_mapping_strong(void)
-{
-    Py_ssize_t count;
-    PyObject **values = mapping_new(frame, &count);
-    for (Py_ssize_t i = 0; i < count; i++) {
-        Py_XINCREF(values[i]);
-    }
-    for (Py_ssize_t i = 0; i < count; i++) {
-        Py_XDECREF(values[i]);
-    }
-    free(values);
-}
+static void all_mapping(void) { mapping_borrowed(frame); }
+static void all_mapping_strong(void) { mapping_strong(frame); }
 
 static void
 all_dict(void)
 {
     PyObject *locals = PyFrame_GetLocals(frame_object);
-    PyObject *dict = PyDict_New();
-    PyDict_Update(dict, locals);
+    PyObject *dict = PyObject_CallOneArg((PyObject *)&PyDict_Type, locals);
     Py_DECREF(dict);
     Py_DECREF(locals);
 }
+
+#if PY_VERSION_HEX >= 0x030C0000
+static void
+one_getvar(void)
+{
+    Py_XDECREF(PyFrame_GetVar(frame_object, slot_name));
+}
+#endif
 
 static void
 one_localsplus(void)
@@ -117,6 +107,9 @@ LOOP(each_localsplus)
 LOOP(each_plain)
 LOOP(one_localsplus)
 LOOP(one_plain)
+#if PY_VERSION_HEX >= 0x030C0000
+LOOP(one_getvar)
+#endif
 static void all_rust_loop(int times) { rust_all((unsigned)times); }
 static void one_rust_loop(int times) { rust_one((size_t)slot, (unsigned)times); }
 
@@ -134,6 +127,9 @@ static const struct way {
     {"each_plain", each_plain_loop},
     {"one_localsplus", one_localsplus_loop},
     {"one_plain", one_plain_loop},
+#if PY_VERSION_HEX >= 0x030C0000
+    {"one_getvar", one_getvar_loop},
+#endif
     {"all_rust", all_rust_loop},
     {"one_rust", one_rust_loop},
 };
@@ -241,7 +237,11 @@ running(PyObject *module, PyObject *args)
     }
     frame_object = PyEval_GetFrame();
     frame = frame_of_frame_object(frame_object);
-    return measure(names, rounds, repeat);
+    PyObject *slot_names = localsplus_names(frame);
+    slot_name = PyTuple_GetItem(slot_names, slot);
+    PyObject *result = measure(names, rounds, repeat);
+    Py_DECREF(slot_names);
+    return result;
 }
 
 /* ---- what a hook adds to a call ---------------------------------------------- */
@@ -266,15 +266,7 @@ localsplus_hook(PyThreadState *tstate, struct _PyInterpreterFrame *entered, int 
 static PyObject *
 mapping_hook(PyThreadState *tstate, struct _PyInterpreterFrame *entered, int throwflag)
 {
-    Py_ssize_t count;
-    PyObject **values = mapping_new(entered, &count);
-    for (Py_ssize_t i = 0; i < count; i++) {
-        Py_XINCREF(values[i]);
-    }
-    for (Py_ssize_t i = 0; i < count; i++) {
-        Py_XDECREF(values[i]);
-    }
-    free(values);
+    mapping_strong(entered);
     return _PyEval_EvalFrameDefault(tstate, entered, throwflag);
 }
 

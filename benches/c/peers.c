@@ -212,44 +212,12 @@ floor_get_locals(struct _PyInterpreterFrame *frame, PyObject **result, Py_ssize_
     return count;
 }
 
-/* ---- (d) -------------------------------------------------------------------- */
+/* ---- (d), of which the rest is in mapping.cpp ----------------------------------- */
 
-static inline void
-mapping_set(PyObject **values, PyCodeObject *code, Py_ssize_t index, PyObject *value)
+#ifdef LOCALSPLUS_HAS_STACKREFS
+PyObject *
+mapping_borrow(const void *reference)
 {
-    unsigned char kind = PyBytes_AS_STRING(code->co_localspluskinds)[index];
-    if ((kind & CO_FAST_FREE) && !(code->co_flags & CO_OPTIMIZED)) {
-        return;
-    }
-#ifdef CO_FAST_HIDDEN
-    if (kind & CO_FAST_HIDDEN) {
-        return;
-    }
+    return SLOT_OBJECT(*(const _PyStackRef *)reference);
+}
 #endif
-    if (kind & CO_FAST_FREE) {
-        value = PyCell_GET(value);
-    }
-    values[index] = value;
-}
-
-__attribute__((noinline)) PyObject **
-mapping_new(struct _PyInterpreterFrame *frame, Py_ssize_t *count)
-{
-    PyCodeObject *code = code_of(frame);
-    Py_ssize_t n = *count = code->co_nlocalsplus;
-    PyObject **values = malloc((size_t)n * sizeof(PyObject *));
-    for (Py_ssize_t i = 0; i < n; i++) {
-        values[i] = NULL;
-    }
-    Py_ssize_t first_free = n - code->co_nfreevars;
-    for (Py_ssize_t i = 0; i < first_free; i++) {
-        mapping_set(values, code, i, SLOT_OBJECT(frame->localsplus[i]));
-    }
-    if (first_free < n) {
-        PyObject *closure = ((PyFunctionObject *)function_of(frame))->func_closure;
-        for (Py_ssize_t i = first_free; i < n; i++) {
-            mapping_set(values, code, i, PyTuple_GET_ITEM(closure, i - first_free));
-        }
-    }
-    return values;
-}

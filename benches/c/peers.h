@@ -7,6 +7,10 @@
 
 struct _PyInterpreterFrame;
 
+#ifdef __cplusplus
+extern "C" {
+#endif
+
 /* (a) A plain C reader with localsplus's rules and checks, called out of line. */
 int plain_get_local(struct _PyInterpreterFrame *frame, Py_ssize_t index, PyObject **result);
 Py_ssize_t plain_get_locals(struct _PyInterpreterFrame *frame, PyObject **result, Py_ssize_t capacity);
@@ -15,11 +19,18 @@ Py_ssize_t plain_get_locals(struct _PyInterpreterFrame *frame, PyObject **result
  * have not started. */
 Py_ssize_t floor_get_locals(struct _PyInterpreterFrame *frame, PyObject **result, Py_ssize_t capacity);
 
-/* (d) A vector of borrowed references by slot, as a guard evaluator makes it
- * before a frame starts; to be freed. */
-PyObject **mapping_new(struct _PyInterpreterFrame *frame, Py_ssize_t *count);
+/* (d) A vector of borrowed references by slot, as a guard evaluator makes it before
+ * a frame starts: made and destroyed, without and with a strong reference to each
+ * value meanwhile. */
+void mapping_borrowed(struct _PyInterpreterFrame *frame);
+void mapping_strong(struct _PyInterpreterFrame *frame);
+__attribute__((visibility("hidden"))) PyObject *mapping_borrow(const void *reference);
 
 struct _PyInterpreterFrame *frame_of_frame_object(PyFrameObject *frame_object);
 PyCodeObject *code_of(struct _PyInterpreterFrame *frame);
+
+#ifdef __cplusplus
+}
+#endif
 
 #endif

@@ -2,6 +2,9 @@
 
 /// Decodes the word in a slot, or in any other field of the same C type.
 pub trait Slot {
+    /// The highest word that stands for no reference.
+    const NULL: usize;
+
     /// The object pointer in `bits`; `None` if there is none.
     fn decode(bits: usize) -> Option<usize>;
 }
@@ -10,6 +13,8 @@ pub trait Slot {
 pub struct Pointer;
 
 impl Slot for Pointer {
+    const NULL: usize = 0;
+
     #[inline(always)]
     fn decode(bits: usize) -> Option<usize> {
         (bits != 0).then_some(bits)
@@ -27,6 +32,8 @@ pub const TAG_REFCNT: usize = 1;
 pub const TAG_NOT_OBJECT: usize = 2;
 
 impl Slot for StackRef {
+    const NULL: usize = TAG_REFCNT;
+
     #[inline(always)]
     fn decode(bits: usize) -> Option<usize> {
         let address = bits & !TAG_REFCNT;

@@ -31,7 +31,8 @@ pub unsafe extern "C" fn rust_all(times: u32) {
     let frame = FRAME.get().expect("rust_set_frame was called");
     let mut buffer = [const { MaybeUninit::uninit() }; 512];
     for _ in 0..times {
-        drop(std::hint::black_box(frame.get_locals(&mut buffer)));
+        let locals = frame.get_locals(&mut buffer).expect("room for all");
+        std::hint::black_box(&locals[..]);
     }
 }
 
@@ -43,6 +44,7 @@ pub unsafe extern "C" fn rust_all(times: u32) {
 pub unsafe extern "C" fn rust_one(slot: usize, times: u32) {
     let frame = FRAME.get().expect("rust_set_frame was called");
     for _ in 0..times {
-        drop(std::hint::black_box(frame.get_local(slot)));
+        let value = frame.get_local(slot).expect("a slot of the frame");
+        drop(std::hint::black_box(value));
     }
 }
