@@ -4,6 +4,7 @@
 //     mapping.watch(callback)    # callback(code, values, dictionary)
 //     mapping.watch(None)        # no more
 //
+// One thread at a time calls watch; all threads of the interpreter are watched.
 // `values` is a tuple, one item per slot: (value,) or (). A generator's function is
 // entered when the generator is made, and its frame is seen again at each
 // resumption. Functions that run on behalf of the callback are not shown.

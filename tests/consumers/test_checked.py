@@ -8,7 +8,7 @@ import unittest
 
 from workspace import HEADERS, REPOSITORY, cargo_version, folder, interpreter, prefix, run
 
-CLIENTS = ("test_evaluator", "test_compat", "test_boundary.Header")
+CLIENTS = ("test_evaluator", "test_frame_locals_mapping", "test_compat", "test_boundary.Header")
 RUNNER = REPOSITORY / "tests/python/run.py"
 SANITIZERS = "-fsanitize=address,undefined -fno-sanitize-recover=undefined -fno-omit-frame-pointer"
 
@@ -84,7 +84,9 @@ class Valgrind(unittest.TestCase):
     """pyenv's interpreters are not quiet under valgrind themselves (values that the kernel filled in count as
     uninitialised), so what counts is invalid memory anywhere, and anything at all that our code does."""
 
-    OURS = re.compile(r"evaluator\.cpp|compat_module\.c|range_module\.cpp|consumer\w*\.c|liblocalsplus|localsplus\.hpp")
+    OURS = re.compile(
+        r"evaluator\.cpp|mapping\.[ch]pp|compat_module\.c|range_module\.cpp|consumer\w*\.c|liblocalsplus|localsplus\.hpp"
+    )
 
     def errors(self, python, *arguments, **environment):
         log = folder("valgrind") / "log"
