@@ -235,7 +235,10 @@ impl Built {
         let mut memory = Memory::new(256 + 8 * items.len());
         memory.put_word(self.row.object.ob_type, type_address(ty));
         memory.put_word(self.row.object.ob_size, items.len());
-        for (i, item) in items.iter().enumerate() {
+        let value = self.object(PLAIN);
+        // Who reads past the end, finds a cell.
+        let stray = self.cell(value);
+        for (i, item) in items.iter().chain([&stray]).enumerate() {
             memory.put_word(self.row.tuple_ob_item + 8 * i, *item);
         }
         self.keep(memory)
@@ -306,6 +309,18 @@ impl Built {
         let sum = |taken: &HashMap<usize, usize>| taken.values().sum::<usize>();
         assert_eq!(TAKEN.with_borrow(sum), sum(&taken) - given_back);
         values.into_iter().map(|p| p as usize).collect()
+    }
+}
+
+/// xorshift64*
+struct Random(u64);
+
+impl Random {
+    fn below(&mut self, end: usize) -> usize {
+        self.0 ^= self.0 >> 12;
+        self.0 ^= self.0 << 25;
+        self.0 ^= self.0 >> 27;
+        (self.0.wrapping_mul(0x2545_F491_4F6C_DD1D) >> 33) as usize % end
     }
 }
 
@@ -515,6 +530,61 @@ for_every_layout! {
         assert_eq!(frame.values(), [new, 0, 0]);
         assert_eq!(frame.value(0, flags::RAW_CELL), in_slot);
         assert_eq!(frame.value(1, flags::RAW_CELL), 0);
+    }
+
+    /// Whatever a frame looks like, all slots at once are the slots one by one.
+    fn random_frames<L>() {
+        let mut random = Random(0x2545_F491_4F6C_DD1D);
+        for _ in 0..400 {
+            TAKEN.take();
+            CONTENTS.take();
+            let mut kinds = Vec::new();
+            for _ in 0..random.below(40) {
+                kinds.push(match random.below(20) {
+                    0 => LOCAL | kind::CELL,
+                    1 => kind::CELL,
+                    2 if random.below(4) == 0 => LOCAL | kind::HIDDEN,
+                    3 if random.below(4) == 0 => kind::FREE,
+                    _ => LOCAL,
+                });
+            }
+            for _ in 0..random.below(4) {
+                kinds.push(match random.below(9) {
+                    0 => LOCAL,
+                    1 => kind::FREE | kind::HIDDEN,
+                    _ => kind::FREE,
+                });
+            }
+            let mut frame = Built::new::<L>(&kinds);
+            let value = frame.object(PLAIN);
+            let cell = frame.cell(value);
+            let empty = frame.cell(0);
+            let not_object = if frame.is_tagged() { 0b11 } else { 0 };
+            let choices = [value, value, cell, empty, frame.null(), frame.null(), 0, not_object];
+            for index in 0..kinds.len() {
+                frame.set_bits(index, choices[random.below(choices.len())]);
+            }
+            let cells = [cell, cell, empty, value, 0];
+            let cells: Vec<_> = (0..random.below(5)).map(|_| cells[random.below(5)]).collect();
+            let closure = frame.tuple(&cells);
+            if random.below(8) != 0 {
+                frame.closure(closure);
+            }
+            match random.below(4) {
+                0 => frame.started(),
+                1 => frame.instruction(1),
+                _ => {}
+            }
+            match random.below(4) {
+                0 => frame.executing(),
+                1 => frame.stack_covers(random.below(kinds.len() + 1)),
+                _ => {}
+            }
+            if random.below(8) == 0 {
+                frame.code.put_int(frame.row.code.co_flags, 0);
+            }
+            frame.values();
+        }
     }
 
     /// R5 and R6 (cases C2 and C4).
