@@ -13,6 +13,7 @@ import json
 import os
 import pathlib
 import platform
+import re
 import subprocess
 import sys
 import sysconfig
@@ -84,6 +85,10 @@ def build(options, variant, flags, libraries):
     for library in libraries:
         command += [str(library), f"-Wl,-rpath,{library.parent}"]
     subprocess.run(command, check=True)
+    return load(module)
+
+
+def load(module):
     loader = importlib.machinery.ExtensionFileLoader("_bench", str(module))
     spec = importlib.util.spec_from_file_location("_bench", module, loader=loader)
     loaded = importlib.util.module_from_spec(spec)
@@ -99,10 +104,16 @@ def main():
     parser.add_argument("--report", type=pathlib.Path)
     parser.add_argument("--rounds", type=int, default=300)
     parser.add_argument("--variant", type=int, help="time one code layout only and print JSON")
+    parser.add_argument("--instructions", action="store_true", help="count a call's instructions with valgrind instead")
+    parser.add_argument("--way", help="(what --instructions runs under valgrind)")
     options = parser.parse_args()
     options.library = options.library.resolve()
     options.build_dir = options.build_dir.resolve()
-    if options.variant is None:
+    if options.instructions:
+        count_instructions(options)
+    elif options.way:
+        run_way(options)
+    elif options.variant is None:
         results = []
         for variant in range(len(CODE_LAYOUTS)):
             command = [sys.executable, __file__, *sys.argv[1:], "--variant", str(variant)]
@@ -145,6 +156,38 @@ def time_one(options):
     for name, (program, arguments) in programs().items():
         figures[f"hook {name}"] = bench.hooked(program, arguments, 60)
     return figures
+
+
+CALLS = 1000
+
+
+def count_instructions(options):
+    """Prints what a call takes, without the loop around it and the drop behind it."""
+    build(options, 0, CODE_LAYOUTS[0][0], rust_libraries(options, ""))
+    print(f"CPython {platform.python_version()}: instructions for one call")
+    ways = {"get_locals, 17 slots": "all", **{f"get_local, {kind}": kind for kind in ("plain", "cell", "free", "unset")}}
+    for text, way in ways.items():
+        figures = {}
+        for peer, function in ("localsplus", "localsplus_get_local"), ("plain reader", "plain_get_local"):
+            function += "s" if way == "all" else ""
+            output = options.build_dir / "callgrind.out"
+            output.unlink(missing_ok=True)
+            command = ["valgrind", "--tool=callgrind", f"--callgrind-out-file={output}", f"--toggle-collect={function}"]
+            command += [sys.executable, __file__, *sys.argv[1:], "--way", f"{peer.split()[0]} {way}"]
+            command.remove("--instructions")
+            subprocess.run(command, check=True, stderr=subprocess.DEVNULL)
+            total = re.search(r"^(?:summary|totals): (\d+)", output.read_text(), re.MULTILINE)
+            figures[peer] = int(total[1]) / CALLS
+        print(f"  {text:24}" + ", ".join(f"{peer} {count:.0f}" for peer, count in figures.items()))
+
+
+def run_way(options):
+    peer, kind = options.way.split()
+    bench = load(options.build_dir / "variant0/_bench.so")
+    bench.init()
+    inner, arguments = function(17, {"look": None})
+    way = f"{'all' if kind == 'all' else 'one'}_{peer}"
+    bench.at_entry(inner, arguments, [way], dict(slot_kinds(inner)).get(kind, 0), 1, CALLS)
 
 
 def slot_kinds(inner):
