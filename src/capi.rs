@@ -1,6 +1,8 @@
 //! The C API of `localsplus.h`, where it is documented. Errors become Python
 //! exceptions here, and panics stop here.
 
+mod arguments;
+
 use std::ffi::{c_char, c_int, c_uint};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::ptr::{null, null_mut};
@@ -69,8 +71,12 @@ fn raise(error: &Error) {
         | Error::Capacity { .. }
         | Error::UnknownFlags { .. }
         | Error::ShimFrame
+        | Error::Started
+        | Error::NotAnArgument { .. }
         // SAFETY: as above.
         | Error::NotPythonCode => unsafe { ffi::PyExc_ValueError },
+        // SAFETY: as above.
+        Error::NoMemory => unsafe { ffi::PyExc_MemoryError },
         // SAFETY: as above.
         _ => unsafe { ffi::PyExc_RuntimeError },
     };

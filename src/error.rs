@@ -50,6 +50,25 @@ pub enum Error {
     /// The frame's executable is not a code object. (`ValueError` in C.)
     #[error("argument 'frame' has an executable that is not a code object")]
     NotPythonCode,
+    /// The frame's arguments were asked for, but it has begun to run, and may have
+    /// changed them. (`ValueError` in C.)
+    #[error(
+        "argument 'frame' has already started: its arguments are to be had before it runs, in an \
+         eval-frame function that is called for it"
+    )]
+    Started,
+    /// A parameter's slot of a frame that has not started holds something that no
+    /// call puts there. (`ValueError` in C.)
+    #[error("slot {index} of argument 'frame' is a parameter, but does not hold {expected}")]
+    NotAnArgument {
+        /// The slot.
+        index: usize,
+        /// What a call puts there.
+        expected: &'static str,
+    },
+    /// The interpreter has no memory left. (`MemoryError` in C.)
+    #[error("out of memory")]
+    NoMemory,
     /// This provider cannot answer this question, though it answers others.
     /// (`RuntimeError` in C.)
     #[error(

@@ -63,7 +63,7 @@ fn chosen() -> Result<&'static Reader, Error> {
 #[derive(Clone, Copy)]
 pub struct Frame<'a> {
     pointer: NonNull<u8>,
-    reader: &'static Reader,
+    pub(crate) reader: &'static Reader,
     /// Neither `Send` nor `Sync`.
     owner: PhantomData<(&'a (), *mut ())>,
 }
@@ -108,7 +108,7 @@ impl<'a> Frame<'a> {
         self.pointer.as_ptr().cast()
     }
 
-    fn address(&self) -> usize {
+    pub(crate) fn address(&self) -> usize {
         self.pointer.as_ptr() as usize
     }
 

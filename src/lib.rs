@@ -98,6 +98,7 @@
 //! refusal. `LOCALSPLUS_PROVIDER=official` or `=layout` in the environment forces
 //! one.
 
+mod arguments;
 mod canary;
 mod capi;
 mod error;
@@ -109,6 +110,7 @@ mod read;
 mod reader;
 mod runtime;
 
+pub use arguments::Arguments;
 pub use error::Error;
 pub use frame::{Flags, Frame, Kind, Locals, Slot, init, provider};
 pub use object::Object;

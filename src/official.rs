@@ -65,6 +65,17 @@ pub static FUNCTIONS: Functions = Functions {
             unsafe { ffi::Py_DecRef(value) };
         }
     },
+    parameters: |frame| {
+        let layout = adopted()?.layout.ok_or(Fault::Unanswerable)?;
+        // SAFETY: passed on to the caller.
+        unsafe { (layout.parameters)(frame) }
+    },
+    // Not by the official function, which looks into an argument that is a cell.
+    argument: |frame, index| match ADOPTED.get().and_then(|official| official.layout) {
+        // SAFETY: passed on to the caller.
+        Some(layout) => unsafe { (layout.argument)(frame, index) },
+        None => Packed::new(Err(Fault::Unanswerable)),
+    },
     direct: None,
 };
 

@@ -10,6 +10,7 @@ use std::ptr::NonNull;
 
 use pyo3_ffi::PyObject;
 
+use crate::arguments::{self, Parameters};
 use crate::capi::Direct;
 use crate::layout::slot::Slot;
 use crate::layout::{Layout, Row, StackTop};
@@ -39,8 +40,8 @@ pub mod flags {
 }
 
 const CO_OPTIMIZED: i32 = 0x1;
-const CO_VARARGS: i32 = 0x4;
-const CO_VARKEYWORDS: i32 = 0x8;
+pub(crate) const CO_VARARGS: i32 = 0x4;
+pub(crate) const CO_VARKEYWORDS: i32 = 0x8;
 
 /// `FRAME_OWNED_BY_THREAD`, the same in every version.
 pub const OWNED_BY_THREAD: u8 = 0;
@@ -114,7 +115,7 @@ unsafe fn field<T: Copy>(base: usize, offset: usize) -> T {
 
 /// How much of the prologue (COPY_FREE_VARS and MAKE_CELL, up to RESUME) ran.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Prologue {
+pub(crate) enum Prologue {
     NotStarted,
     /// This many code units of it ran.
     Partly(usize),
@@ -123,7 +124,7 @@ enum Prologue {
 
 /// A frame that is known to run Python code. Two words, so that it is passed in
 /// registers.
-struct PythonFrame<L, I> {
+pub(crate) struct PythonFrame<L, I> {
     frame: usize,
     code: usize,
     types: PhantomData<(L, I)>,
@@ -135,7 +136,7 @@ impl<L: Layout, I: Interpreter> PythonFrame<L, I> {
     /// for, no other thread is running it, and the calling thread is attached.
     /// All methods rely on this.
     #[inline(always)]
-    unsafe fn new(frame: usize) -> Result<Self, Fault> {
+    pub(crate) unsafe fn new(frame: usize) -> Result<Self, Fault> {
         // SAFETY: every frame, shims included, has an owner.
         let owner: u8 = unsafe { field(frame, L::ROW.frame.owner) };
         if owner >= OWNED_BY_INTERPRETER {
@@ -162,14 +163,14 @@ impl<L: Layout, I: Interpreter> PythonFrame<L, I> {
     }
 
     #[inline(always)]
-    fn code_int(&self, offset: usize) -> i32 {
+    pub(crate) fn code_int(&self, offset: usize) -> i32 {
         // SAFETY: `self.code` is a live code object and `offset` one of its
         // `int` fields in layout `L`.
         unsafe { field(self.code, offset) }
     }
 
     #[inline(always)]
-    fn code_word(&self, offset: usize) -> usize {
+    pub(crate) fn code_word(&self, offset: usize) -> usize {
         // SAFETY: `self.code` is a live code object and `offset` one of its
         // pointer fields in layout `L`.
         unsafe { field(self.code, offset) }
@@ -234,7 +235,7 @@ impl<L: Layout, I: Interpreter> PythonFrame<L, I> {
 
     /// Whether all of `count` slots are live.
     #[inline(always)]
-    fn all_live(&self, count: usize) -> bool {
+    pub(crate) fn all_live(&self, count: usize) -> bool {
         let row: &Row = &const { L::ROW };
         if self.owner() == OWNED_BY_GENERATOR && self.generator_is_finished() {
             return false;
@@ -269,7 +270,7 @@ impl<L: Layout, I: Interpreter> PythonFrame<L, I> {
     }
 
     #[inline(always)]
-    fn prologue(&self) -> Prologue {
+    pub(crate) fn prologue(&self) -> Prologue {
         let row: &Row = &const { L::ROW };
         if self.owner() != OWNED_BY_THREAD {
             // RETURN_GENERATOR, which follows the prologue, made the generator. And
@@ -399,7 +400,7 @@ impl<L: Layout, I: Interpreter> PythonFrame<L, I> {
 
     /// The object in slot `index`, borrowed. The slot must be live.
     #[inline(always)]
-    fn slot(&self, index: usize) -> Option<usize> {
+    pub(crate) fn slot(&self, index: usize) -> Option<usize> {
         // SAFETY: `index` is below the count and the slot is live, so its word
         // is initialised.
         let bits: usize = unsafe { field(self.slot_address(index), 0) };
@@ -534,7 +535,7 @@ impl<L: Layout, I: Interpreter> PythonFrame<L, I> {
 
     /// `object` must come from a live slot or closure.
     #[inline(always)]
-    fn new_reference(&self, object: usize) -> Option<NonNull<PyObject>> {
+    pub(crate) fn new_reference(&self, object: usize) -> Option<NonNull<PyObject>> {
         let object = NonNull::new(object as *mut PyObject)?;
         // SAFETY: slot or closure keep it alive; `new` promises that the calling
         // thread is attached.
@@ -1007,6 +1008,10 @@ pub struct Functions {
     pub get_all: unsafe fn(usize, *mut *mut PyObject, usize) -> Result<usize, Fault>,
     /// `drop_all`.
     pub drop_all: unsafe fn(*mut *mut PyObject, usize),
+    /// `arguments::parameters`.
+    pub parameters: unsafe fn(frame: usize) -> Result<Option<Parameters>, Fault>,
+    /// `arguments::argument`.
+    pub argument: unsafe fn(frame: usize, index: usize) -> Packed,
     /// What C calls without a detour, if there is such a thing.
     pub direct: Option<Direct>,
 }
@@ -1027,6 +1032,8 @@ impl Functions {
             },
             get_all: get_all::<L, I>,
             drop_all: drop_all::<I>,
+            parameters: arguments::parameters::<L, I>,
+            argument: arguments::argument::<L, I>,
             direct: Some(Direct::of::<L, I>()),
         }
     }

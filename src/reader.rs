@@ -86,6 +86,8 @@ pub enum Question {
         /// The room for them.
         capacity: isize,
     },
+    /// The arguments that the frame was called with.
+    Arguments,
 }
 
 impl Question {
@@ -98,6 +100,7 @@ impl Question {
             Self::Kind(_) => "the kind of a slot",
             Self::Slot(_) => "a slot with these flags",
             Self::Slots { .. } => "the values of slots",
+            Self::Arguments => "the arguments of a call",
         }
     }
 }

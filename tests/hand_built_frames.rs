@@ -743,4 +743,51 @@ for_every_layout! {
             assert_eq!(kind, Ok(expected), "slot {index}");
         }
     }
+
+    /// Only where nothing ran, and as they are in the slots.
+    fn arguments<L>() {
+        let cell_parameter = LOCAL | kind::CELL;
+        let mut frame = Built::new::<L>(&[LOCAL, cell_parameter, LOCAL, kind::FREE]);
+        let code = frame.row.code;
+        frame.code.put_int(code.co_argcount, 1);
+        frame.code.put_int(code.co_kwonlyargcount, 1);
+        let (plain, contents) = (frame.object(PLAIN), frame.object(PLAIN));
+        let cell = frame.cell(contents);
+        frame.set_bits(0, plain);
+        frame.set_bits(1, cell);
+        let arguments = |frame: &Built| {
+            let address = frame.frame.address();
+            // SAFETY: the frame is complete, and nobody runs it.
+            let parameters = unsafe { (frame.functions.parameters)(address) };
+            parameters.expect("a Python frame").is_some().then(|| {
+                [0, 1].map(|index| {
+                    // SAFETY: as above; both are parameters.
+                    let argument = unsafe { (frame.functions.argument)(address, index) };
+                    let argument = argument.unpack().expect("a Python frame");
+                    argument.map_or(0, |object| object.as_ptr() as usize)
+                })
+            })
+        };
+        assert_eq!(arguments(&frame), Some([plain, cell]));
+        TAKEN.with_borrow(|taken| {
+            assert_eq!([plain, cell, contents].map(|object| taken[&object]), [1, 1, 0]);
+        });
+        // Not even the first instruction is over.
+        frame.instruction(0);
+        frame.executing();
+        assert_eq!(arguments(&frame), Some([plain, cell]));
+        for ran in 1..=FIRST_TRACEABLE as isize {
+            frame.instruction(ran);
+            assert_eq!(arguments(&frame), None, "{ran} units ran");
+        }
+        frame.not_started();
+        // Somebody releases the locals.
+        frame.stack_covers(1);
+        assert_eq!(arguments(&frame), None);
+        frame.stack_covers(4);
+        for owner in [1, 2] {
+            frame.owner(owner);
+            assert_eq!(arguments(&frame), None, "owner {owner}");
+        }
+    }
 }

@@ -64,6 +64,7 @@ fn rust_api() {
     errors();
     references();
     error_indicator();
+    arguments();
 }
 
 fn slots_at_entry() {
@@ -168,6 +169,62 @@ fn references() {
         }
         assert_eq!(reference_count(&value), before);
     });
+}
+
+fn dict_type() -> Object {
+    // SAFETY: the thread is attached.
+    let dict = unsafe { ffi::PyDict_New() };
+    // SAFETY: PyDict_New gives a reference away.
+    let dict = unsafe { Object::from_owned_ptr(dict) }.expect("memory");
+    attribute(&dict, c"__class__")
+}
+
+fn arguments() {
+    let seen = std::rc::Rc::new(RefCell::new(Vec::new()));
+    let sink = seen.clone();
+    let source = "
+def f(a, /, b, *args, k=4, **kwargs):
+    return lambda: b
+f(1, 2, 3, z=5)
+";
+    run(source, "f", move |frame| {
+        let arguments = frame.arguments().expect("an unstarted frame");
+        let texts = |objects: &[Object]| objects.iter().map(text).collect::<Vec<_>>().join(" ");
+        let names = arguments.keyword_names().expect("keyword arguments");
+        sink.borrow_mut().extend([
+            texts(arguments.positional()),
+            text(&names),
+            texts(arguments.keyword_values()),
+        ]);
+        let dict = dict_type();
+        // Too many positional ones for `dict`: the call's own exception.
+        assert!(arguments.call(&dict).is_none());
+        // SAFETY: the thread is attached.
+        unsafe { ffi::PyErr_Clear() };
+        drop(arguments);
+        // SAFETY: an exception is a static that the interpreter has set.
+        let exception = unsafe { ffi::PyExc_KeyError };
+        // SAFETY: the thread is attached.
+        unsafe { ffi::PyErr_SetNone(exception) };
+        drop(frame.arguments().expect("still unstarted"));
+        // SAFETY: the thread is attached.
+        assert_eq!(unsafe { ffi::PyErr_Occurred() }, exception);
+        // SAFETY: as above.
+        unsafe { ffi::PyErr_Clear() };
+    });
+    assert_eq!(*seen.borrow(), ["1 2 3", "('k', 'z')", "4 5"]);
+    run(
+        "def g(*, k):\n    yield\nnext(g(k=1))\n",
+        "g",
+        |frame| match frame.arguments() {
+            Ok(arguments) => {
+                assert!(arguments.positional().is_empty());
+                let dict = arguments.call(&dict_type()).expect("a dict");
+                assert_eq!(text(&dict), "{'k': 1}");
+            }
+            Err(error) => assert_eq!(error, Error::Started),
+        },
+    );
 }
 
 /// The Rust API leaves an exception as it is, also when it fails.

@@ -168,6 +168,38 @@ LOCALSPLUS_API PyObject *localsplus_code(struct _PyInterpreterFrame *frame);
  * with an exception set. Since 0.1. */
 LOCALSPLUS_API int localsplus_lasti(struct _PyInterpreterFrame *frame);
 
+/* The arguments that a frame was called with, ready for
+ * PyObject_Vectorcall(callable, args, nargsf, kwnames). It owns a reference to
+ * each of them and to kwnames, and does not need the frame any more. It may be
+ * moved (copied, when only one of the copies is used from then on). */
+typedef struct {
+    PyObject **args;   /* positional arguments, then the values of keyword arguments; args[-1] is free, and NULL */
+    size_t nargsf;     /* PyVectorcall_NARGS(nargsf) positional arguments, PY_VECTORCALL_ARGUMENTS_OFFSET set */
+    PyObject *kwnames; /* a tuple of str, or NULL if there are no keyword arguments */
+} localsplus_arguments;
+
+/* The arguments of a frame that has not started, as a PEP 523 hook sees it: one at
+ * its first instruction. Called with them, the frame's function starts with the
+ * same locals. (The call of a generator function is such a frame, a resumed
+ * generator is not.)
+ *
+ * Positional arguments come first, a method's self and those in *args included;
+ * then keyword-only ones and those in **kwargs, by name. Defaults have been filled
+ * in. An argument that is a cell object is passed as it is. Code without
+ * parameters (a module, a class body) has no arguments: args is not NULL even so.
+ *
+ * 0, or -1 with `*arguments` cleared and an exception set: ValueError for a frame
+ * that has started, MemoryError, or as localsplus_get_slot with flags. What
+ * `*arguments` held before is overwritten, not released. Allocates; where an
+ * allocation may start a garbage collection (3.11), that may run finalisers.
+ * Since 0.1. */
+LOCALSPLUS_API int localsplus_arguments_get(struct _PyInterpreterFrame *frame, localsplus_arguments *arguments);
+
+/* Releases what localsplus_arguments_get filled in, and clears it: args and
+ * kwnames NULL, nargsf 0. Nothing happens if it is cleared already, or NULL. May
+ * run Python code (finalisers). Cannot fail. Since 0.1. */
+LOCALSPLUS_API void localsplus_arguments_clear(localsplus_arguments *arguments);
+
 #ifdef __cplusplus
 }
 #endif

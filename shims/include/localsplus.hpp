@@ -131,6 +131,41 @@ template <typename T>
 
 class slot_range;
 
+// What frame::arguments() answers: the arguments of a call, owned. Destroying it
+// needs an attached thread state.
+class arguments {
+public:
+    explicit arguments(struct _PyInterpreterFrame *frame)
+    {
+        (void)detail::checked(localsplus_arguments_get(frame, &arguments_));
+    }
+
+    arguments(arguments &&other) noexcept : arguments_(std::exchange(other.arguments_, {nullptr, 0, nullptr})) {}
+    arguments(const arguments &) = delete;
+
+    arguments &operator=(arguments other) noexcept
+    {
+        std::swap(arguments_, other.arguments_);
+        return *this;
+    }
+
+    ~arguments() { localsplus_arguments_clear(&arguments_); }
+
+    // As PyObject_Vectorcall takes them; still owned by this.
+    [[nodiscard]] const localsplus_arguments &get() const noexcept { return arguments_; }
+
+#if !defined(Py_LIMITED_API) || Py_LIMITED_API >= 0x030C0000
+    // Calls `callable` with them.
+    [[nodiscard]] object call(PyObject *callable) const
+    {
+        return detail::checked(PyObject_Vectorcall(callable, arguments_.args, arguments_.nargsf, arguments_.kwnames));
+    }
+#endif
+
+private:
+    localsplus_arguments arguments_{nullptr, 0, nullptr};
+};
+
 // A borrowed frame: the caller keeps it alive, and no other thread runs it.
 class frame {
 public:
@@ -185,6 +220,10 @@ public:
         }
         return values;
     }
+
+    // The arguments that it was called with, as localsplus_arguments_get documents
+    // them.
+    [[nodiscard]] localsplus::arguments arguments() const { return localsplus::arguments(pointer_); }
 
     // for (localsplus::slot slot : frame.slots()) ...
     [[nodiscard]] slot_range slots() const;

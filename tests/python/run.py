@@ -96,6 +96,7 @@ def build(toolchain):
     toolchain.oracle_object = toolchain.compile("oracle.o", ["-c", os.path.join(SHIMS, "oracle.c")])
     toolchain.extension("_oracle", [os.path.join(HERE, "_oracle.c"), toolchain.oracle_object])
     toolchain.extension("_cases", [os.path.join(HERE, "_cases.c")], link_library=True)
+    toolchain.extension("_names", [os.path.join(HERE, "_names.c")], link_library=True)
 
 
 def check_extension(cases, library):

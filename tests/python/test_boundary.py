@@ -192,6 +192,8 @@ class SharedLibrary(unittest.TestCase):
         "kind",
         "code",
         "lasti",
+        "arguments_get",
+        "arguments_clear",
     }
 
     def symbols(self, *options):
