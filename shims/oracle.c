@@ -143,6 +143,13 @@ oracle_frame_obj(_PyInterpreterFrame *frame)
     return (PyObject *)frame->frame_obj;
 }
 
+PyObject *
+oracle_namespace(_PyInterpreterFrame *frame)
+{
+    int flags = ((PyCodeObject *)oracle_executable(frame))->co_flags;
+    return flags & CO_OPTIMIZED ? NULL : frame->f_locals;
+}
+
 _PyInterpreterFrame *
 oracle_previous(_PyInterpreterFrame *frame)
 {

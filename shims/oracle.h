@@ -46,6 +46,8 @@ int oracle_owner(struct _PyInterpreterFrame *frame);
 PyObject *oracle_executable(struct _PyInterpreterFrame *frame);
 PyObject *oracle_function(struct _PyInterpreterFrame *frame);
 PyObject *oracle_frame_obj(struct _PyInterpreterFrame *frame);
+/* The mapping with the names of a module or class body; NULL for a function. */
+PyObject *oracle_namespace(struct _PyInterpreterFrame *frame);
 struct _PyInterpreterFrame *oracle_previous(struct _PyInterpreterFrame *frame);
 /* Index of the last (3.11, 3.12) or current instruction, in code units. */
 Py_ssize_t oracle_instr_index(struct _PyInterpreterFrame *frame);

@@ -2,6 +2,7 @@
 //! exceptions here, and panics stop here.
 
 mod arguments;
+mod names;
 
 use std::ffi::{c_char, c_int, c_uint};
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -73,8 +74,13 @@ fn raise(error: &Error) {
         | Error::ShimFrame
         | Error::Started
         | Error::NotAnArgument { .. }
+        | Error::NotADict
         // SAFETY: as above.
         | Error::NotPythonCode => unsafe { ffi::PyExc_ValueError },
+        // SAFETY: as above.
+        Error::NoSuchName { .. } => unsafe { ffi::PyExc_KeyError },
+        // SAFETY: as above.
+        Error::NotAStr { .. } => unsafe { ffi::PyExc_TypeError },
         // SAFETY: as above.
         Error::NoMemory => unsafe { ffi::PyExc_MemoryError },
         // SAFETY: as above.

@@ -66,6 +66,26 @@ pub enum Error {
         /// What a call puts there.
         expected: &'static str,
     },
+    /// No slot of the frame has this name, nor is it in the namespace of the module or
+    /// class body. (`KeyError` in C.)
+    #[error("argument 'name' is {name:?}, but the code of the frame has no such name")]
+    NoSuchName {
+        /// The name asked for.
+        name: Box<str>,
+    },
+    /// An argument that must be a `str` is something else. (`TypeError` in C.)
+    #[error("argument '{argument}' must be a str")]
+    NotAStr {
+        /// The argument's name in `localsplus.h`.
+        argument: &'static str,
+    },
+    /// The namespace of a class body, made by its metaclass, or of an `exec` is no
+    /// dict: only Python code can read it. (`ValueError` in C.)
+    #[error(
+        "argument 'frame' has a namespace that is not a dict: to read it may run Python code, \
+         which is left to you"
+    )]
+    NotADict,
     /// The interpreter has no memory left. (`MemoryError` in C.)
     #[error("out of memory")]
     NoMemory,

@@ -104,6 +104,7 @@ mod capi;
 mod error;
 mod frame;
 mod layout;
+mod names;
 mod object;
 mod official;
 mod read;

@@ -48,6 +48,11 @@ impl Object {
         self.pointer.as_ptr()
     }
 
+    /// The same, for those who know that it is not NULL.
+    pub(crate) fn as_non_null(&self) -> NonNull<PyObject> {
+        self.pointer
+    }
+
     /// Gives the reference to the caller, who must give it back.
     #[must_use = "the reference leaks unless it is given back"]
     pub fn into_ptr(self) -> *mut PyObject {

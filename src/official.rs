@@ -10,7 +10,7 @@ use pyo3_ffi as ffi;
 use pyo3_ffi::PyObject;
 
 use crate::object::Object;
-use crate::read::{Fault, Functions, Interpreter, Packed};
+use crate::read::{CO_OPTIMIZED, Fault, Functions, Interpreter, Packed};
 use crate::runtime::{PendingException, Running, Symbols, attribute};
 
 /// The symbol's name, also for messages.
@@ -65,6 +65,8 @@ pub static FUNCTIONS: Functions = Functions {
             unsafe { ffi::Py_DecRef(value) };
         }
     },
+    position,
+    namespace,
     parameters: |frame| {
         let layout = adopted()?.layout.ok_or(Fault::Unanswerable)?;
         // SAFETY: passed on to the caller.
@@ -258,6 +260,50 @@ unsafe fn names(frame: usize) -> Result<NonNull<PyObject>, Fault> {
     // SAFETY: the frame keeps its code object alive.
     let names = unsafe { official.names_of(code) }.ok_or(Fault::Unanswerable)?;
     NonNull::new(names.into_ptr()).ok_or(Fault::Unanswerable)
+}
+
+/// # Safety
+/// As [`crate::read::code`].
+unsafe fn position(frame: usize, name: usize, start: usize) -> Result<Option<usize>, Fault> {
+    if let Some(layout) = adopted()?.layout {
+        // SAFETY: passed on to the caller.
+        return unsafe { (layout.position)(frame, name, start) };
+    }
+    // SAFETY: passed on to the caller.
+    let names = unsafe { names(frame) }?;
+    // SAFETY: `names` gives a reference away.
+    let names = unsafe { Object::from_owned_ptr(names.as_ptr()) }.ok_or(Fault::Unanswerable)?;
+    // SAFETY: it is a tuple.
+    let count = usize::try_from(unsafe { ffi::PyTuple_Size(names.as_ptr()) }).unwrap_or_default();
+    Ok((start..count).find(|&index| {
+        // SAFETY: `index` is below the size; the answer is borrowed.
+        let item = unsafe { ffi::PyTuple_GetItem(names.as_ptr(), index as isize) };
+        item as usize == name
+    }))
+}
+
+/// # Safety
+/// As [`crate::read::code`].
+unsafe fn namespace(frame: usize) -> Result<Option<NonNull<PyObject>>, Fault> {
+    let official = adopted()?;
+    if let Some(layout) = official.layout {
+        // SAFETY: passed on to the caller.
+        return unsafe { (layout.namespace)(frame) };
+    }
+    // SAFETY: passed on to the caller.
+    let code = unsafe { official.code(frame) }?;
+    // SAFETY: the frame keeps its code object alive while we take a reference.
+    let code = unsafe { Object::from_borrowed_ptr(code.as_ptr()) };
+    let _pending = PendingException::take();
+    let flags = code.and_then(|code| attribute(&code, c"co_flags"));
+    let flags = flags.ok_or(Fault::Unanswerable)?;
+    // SAFETY: `flags` is an `int`.
+    let flags = unsafe { ffi::PyLong_AsLong(flags.as_ptr()) };
+    match flags & i64::from(CO_OPTIMIZED) as std::ffi::c_long {
+        // Nothing tells where the namespace is.
+        0 => Err(Fault::Unanswerable),
+        _ => Ok(None),
+    }
 }
 
 /// # Safety

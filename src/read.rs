@@ -14,6 +14,7 @@ use crate::arguments::{self, Parameters};
 use crate::capi::Direct;
 use crate::layout::slot::Slot;
 use crate::layout::{Layout, Row, StackTop};
+use crate::names;
 
 /// `CO_FAST_*`: the bits of a kind that mean the same in every version.
 pub mod kind {
@@ -39,7 +40,7 @@ pub mod flags {
     pub const ALL: u32 = HIDDEN | RAW_CELL;
 }
 
-const CO_OPTIMIZED: i32 = 0x1;
+pub(crate) const CO_OPTIMIZED: i32 = 0x1;
 pub(crate) const CO_VARARGS: i32 = 0x4;
 pub(crate) const CO_VARKEYWORDS: i32 = 0x8;
 
@@ -177,7 +178,7 @@ impl<L: Layout, I: Interpreter> PythonFrame<L, I> {
     }
 
     #[inline(always)]
-    fn frame_word(&self, offset: usize) -> usize {
+    pub(crate) fn frame_word(&self, offset: usize) -> usize {
         // SAFETY: `self.frame` is a live frame with Python code, so that every
         // field of it is initialised; `offset` is one of its pointer fields.
         unsafe { field(self.frame, offset) }
@@ -444,6 +445,11 @@ impl<L: Layout, I: Interpreter> PythonFrame<L, I> {
         // SAFETY: `tuple` is one, whose `ob_size` is a `Py_ssize_t`.
         let size: usize = unsafe { field(tuple, row.object.ob_size) };
         (tuple + row.tuple_ob_item, size)
+    }
+
+    /// Where the names of the slots begin, and how many there are.
+    pub(crate) fn names(&self) -> (usize, usize) {
+        self.tuple_items(self.code_word(L::ROW.code.co_localsplusnames))
     }
 
     /// The cell for free slot `index` in the closure, borrowed.
@@ -1008,6 +1014,10 @@ pub struct Functions {
     pub get_all: unsafe fn(usize, *mut *mut PyObject, usize) -> Result<usize, Fault>,
     /// `drop_all`.
     pub drop_all: unsafe fn(*mut *mut PyObject, usize),
+    /// `names::position`.
+    pub position: unsafe fn(usize, name: usize, start: usize) -> Result<Option<usize>, Fault>,
+    /// `names::namespace`.
+    pub namespace: unsafe fn(frame: usize) -> Result<Option<NonNull<PyObject>>, Fault>,
     /// `arguments::parameters`.
     pub parameters: unsafe fn(frame: usize) -> Result<Option<Parameters>, Fault>,
     /// `arguments::argument`.
@@ -1032,6 +1042,8 @@ impl Functions {
             },
             get_all: get_all::<L, I>,
             drop_all: drop_all::<I>,
+            position: names::position::<L, I>,
+            namespace: names::namespace::<L, I>,
             parameters: arguments::parameters::<L, I>,
             argument: arguments::argument::<L, I>,
             direct: Some(Direct::of::<L, I>()),

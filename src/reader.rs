@@ -86,6 +86,10 @@ pub enum Question {
         /// The room for them.
         capacity: isize,
     },
+    /// The slots of a name.
+    Name,
+    /// The namespace of a module or class body.
+    Namespace,
     /// The arguments that the frame was called with.
     Arguments,
 }
@@ -100,6 +104,8 @@ impl Question {
             Self::Kind(_) => "the kind of a slot",
             Self::Slot(_) => "a slot with these flags",
             Self::Slots { .. } => "the values of slots",
+            Self::Name => "the slots of a name",
+            Self::Namespace => "the namespace",
             Self::Arguments => "the arguments of a call",
         }
     }

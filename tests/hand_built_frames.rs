@@ -790,4 +790,45 @@ for_every_layout! {
             assert_eq!(arguments(&frame), None, "owner {owner}");
         }
     }
+
+    fn names<L>() {
+        let mut frame = Built::new::<L>(&[LOCAL, LOCAL, kind::FREE]);
+        let (one, other, third) = (frame.object(PLAIN), frame.object(PLAIN), frame.object(PLAIN));
+        let names = frame.tuple(&[one, other, one]);
+        let code = frame.row.code;
+        frame.code.put_word(code.co_localsplusnames, names);
+        let position = |name, start| {
+            // SAFETY: the frame is complete, and nobody runs it.
+            unsafe { (frame.functions.position)(frame.frame.address(), name, start) }
+        };
+        assert_eq!((position(one, 0), position(one, 1)), (Ok(Some(0)), Ok(Some(2))));
+        assert_eq!((position(one, 2), position(one, 3)), (Ok(Some(2)), Ok(None)));
+        assert_eq!((position(other, 0), position(other, 2)), (Ok(Some(1)), Ok(None)));
+        assert_eq!((position(third, 0), position(one, usize::MAX)), (Ok(None), Ok(None)));
+    }
+
+    fn namespaces<L>() {
+        let mut frame = Built::new::<L>(&[]);
+        let namespace = |frame: &Built| {
+            // SAFETY: the frame is complete, and nobody runs it.
+            let namespace = unsafe { (frame.functions.namespace)(frame.frame.address()) };
+            let namespace = namespace.expect("a Python frame");
+            namespace.map_or(0, |object| object.as_ptr() as usize)
+        };
+        let (code, locals) = (frame.row.code, frame.row.frame.locals);
+        let mapping = frame.object(PLAIN);
+        // A function's is nobody's business.
+        frame.frame.put_word(locals, JUNK);
+        assert_eq!(namespace(&frame), 0);
+        frame.code.put_int(code.co_flags, 0);
+        frame.frame.put_word(locals, mapping);
+        assert_eq!(namespace(&frame), mapping);
+        TAKEN.with_borrow(|taken| assert_eq!(taken[&mapping], 1));
+        frame.frame.put_word(locals, 0);
+        assert_eq!(namespace(&frame), 0);
+        // A finished generator has let go of it.
+        frame.frame.put_word(locals, JUNK);
+        frame.generator_state(frame.row.generator.finished);
+        assert_eq!(namespace(&frame), 0);
+    }
 }

@@ -92,6 +92,21 @@ fn answers(functions: &Functions, frame: usize) -> Vec<String> {
         let answer = unsafe { (functions.get)(frame, index, 0, &raw mut value) };
         assert_eq!(answer, Err(Fault::Index));
     }
+    for index in 0..count {
+        // SAFETY: `index` is below the size; the answer is borrowed.
+        let name = unsafe { pyo3_ffi::PyTuple_GetItem(names.as_ptr(), index as isize) } as usize;
+        // SAFETY: as above.
+        let position = unsafe { (functions.position)(frame, name, 0) };
+        assert_eq!(position, Ok(Some(index)));
+        // SAFETY: as above.
+        let next = unsafe { (functions.position)(frame, name, index + 1) };
+        assert_eq!(next, Ok(None));
+    }
+    // SAFETY: as above. A function has no namespace, wherever that would be.
+    assert_eq!(unsafe { (functions.namespace)(frame) }, Ok(None));
+    // SAFETY: as above.
+    let parameters = unsafe { (functions.parameters)(frame) };
+    assert_eq!(parameters.map(drop), Err(Fault::Unanswerable));
     // SAFETY: the thread is attached.
     assert!(unsafe { pyo3_ffi::PyErr_Occurred() }.is_null());
     answers
@@ -141,7 +156,13 @@ outer()(1, 2, 3)
         let code = unsafe { (reader.functions.code)(frame) }.map(NonNull::as_ptr);
         // SAFETY: the frame keeps its code object alive.
         let code = unsafe { Object::from_borrowed_ptr(code.expect("code")) }.expect("code");
-        if text(&attribute(&code, c"co_name")) == "inner" {
+        let name = text(&attribute(&code, c"co_name"));
+        if name == "<module>" {
+            // SAFETY: as above.
+            let namespace = unsafe { (reader.functions.namespace)(frame) };
+            assert_eq!(namespace, Err(Fault::Unanswerable));
+        }
+        if name == "inner" {
             sink.borrow_mut().extend(answers(reader.functions, frame));
         }
     });

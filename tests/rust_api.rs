@@ -65,6 +65,7 @@ fn rust_api() {
     references();
     error_indicator();
     arguments();
+    names();
 }
 
 fn slots_at_entry() {
@@ -171,6 +172,43 @@ fn references() {
     });
 }
 
+fn names() {
+    let source = "
+def outer():
+    free = 'f'
+    def inner(a, é=2):
+        later = free
+    return inner
+outer()(1)
+";
+    run(source, "inner", |frame| {
+        assert_eq!(frame.index("é"), Ok(1));
+        assert_eq!(frame.indexes("free"), Ok(vec![3]));
+        assert_eq!(frame.indexes("nowhere"), Ok(vec![]));
+        let get = |name| {
+            let value = frame.get_by_name(name);
+            value.map(|value| value.as_ref().map(text))
+        };
+        assert_eq!(get("a"), Ok(Some("1".to_owned())));
+        assert_eq!(get("free"), Ok(Some("f".to_owned())));
+        assert_eq!(get("later"), Ok(None));
+        let name = "nowhere".into();
+        assert_eq!(get("nowhere"), Err(Error::NoSuchName { name }));
+        let name = "nowhere".into();
+        assert_eq!(frame.index("nowhere"), Err(Error::NoSuchName { name }));
+        let dict = frame.dict().expect("memory");
+        assert_eq!(text(&dict), "{'a': 1, 'é': 2, 'free': 'f'}");
+    });
+    run("x = 1\ndef f(): pass\n", "<module>", |frame| {
+        // Not yet.
+        assert!(frame.get_by_name("x").is_err());
+        assert!(frame.dict().is_ok());
+    });
+    run("class K:\n    y = 5\n    (lambda: 0)()\n", "K", |frame| {
+        assert!(frame.index("y").is_err());
+    });
+}
+
 fn dict_type() -> Object {
     // SAFETY: the thread is attached.
     let dict = unsafe { ffi::PyDict_New() };
@@ -238,6 +276,9 @@ fn error_indicator() {
         assert!(frame.get_local(9).is_err());
         assert!(frame.kind(9).is_err());
         assert!(frame.slots().all(|slot| slot.name().is_ok()));
+        assert!(frame.index("nowhere").is_err());
+        assert!(frame.get_by_name("a").is_ok_and(|value| value.is_some()));
+        assert!(frame.dict().is_ok());
         // SAFETY: the thread is attached.
         assert_eq!(unsafe { ffi::PyErr_Occurred() }, exception);
         // SAFETY: as above.

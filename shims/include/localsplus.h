@@ -26,8 +26,8 @@
  * the call stays pending unless the call fails. If no supported provider can
  * read this interpreter's frames, the answer is RuntimeError, with the reason.
  *
- * The reading functions never run Python code, never allocate, never modify
- * the frame, never create a frame object and never release the GIL (in a
+ * The reading functions never run Python code, never allocate (unless their
+ * comments say so), never modify the frame, never create a frame object and never release the GIL (in a
  * free-threaded build, reading a cell may wait for its lock). The one exception
  * is the first call in the process: it chooses the provider (see
  * localsplus_init), for which it runs a few lines of Python.
@@ -167,6 +167,47 @@ LOCALSPLUS_API PyObject *localsplus_code(struct _PyInterpreterFrame *frame);
  * negative offset, which is even: -1 is only ever the answer of a failed call,
  * with an exception set. Since 0.1. */
 LOCALSPLUS_API int localsplus_lasti(struct _PyInterpreterFrame *frame);
+
+/* The slot that `name`, a str, stands for now, or -1 with an exception: KeyError if
+ * no slot has that name, TypeError if it is no str.
+ *
+ * Usually a name has one slot, in every frame of that code object, so that the
+ * index may be kept. But an inlined comprehension whose variable is called like a
+ * variable of an enclosing function has two (localsplus_indexes tells); then the
+ * first one that has a value counts, which is what the code itself sees there, and
+ * frame.f_locals from 3.13 on. A closed-over variable that the function does not
+ * use has no slot; names of a module or class body are in a namespace and have
+ * none; the variables of comprehensions inlined there have hidden ones
+ * (LOCALSPLUS_HIDDEN reads them). Since 0.1. */
+LOCALSPLUS_API Py_ssize_t localsplus_index(struct _PyInterpreterFrame *frame, PyObject *name);
+
+/* A new reference to a tuple of int: all slots of that name, in ascending order,
+ * empty if there are none; or NULL with an exception. Allocates. Since 0.1. */
+LOCALSPLUS_API PyObject *localsplus_indexes(struct _PyInterpreterFrame *frame, PyObject *name);
+
+/* What `name` stands for now: the value in the slot that localsplus_index answers,
+ * also if it is hidden; in a module or class body else what the namespace has.
+ *  1: `*result` is a new strong reference.
+ *  0: the name has a slot, but no value; `*result` is NULL.
+ * -1: `*result` is NULL, and an exception is set: KeyError if there is no such
+ *     name, TypeError if it is no str, ValueError if the namespace is no dict (a
+ *     metaclass can choose another mapping, which only Python code can read), or
+ *     as for localsplus_get_local.
+ * A namespace of a class derived from dict is read as the dict that it is. Runs no
+ * Python code, unless the namespace has keys that are no str and compare
+ * themselves with it. Since 0.1. */
+LOCALSPLUS_API int localsplus_get_by_name(struct _PyInterpreterFrame *frame, PyObject *name, PyObject **result);
+
+/* A new dict of all names that have a value, as localsplus_get_by_name answers
+ * them, in the order of their slots, or NULL with an exception. Unlike
+ * frame.f_locals it makes no frame object, and does not change with the frame. What
+ * somebody has added to a function's f_locals is not in it.
+ *
+ * In a module or class body it is a copy of the namespace, with the variables of an
+ * inlined comprehension that is running; the cells that the interpreter keeps in a
+ * class body for itself (__class__, __classdict__, ...) are left out. Allocates.
+ * Since 0.1. */
+LOCALSPLUS_API PyObject *localsplus_dict(struct _PyInterpreterFrame *frame);
 
 /* The arguments that a frame was called with, ready for
  * PyObject_Vectorcall(callable, args, nargsf, kwnames). It owns a reference to

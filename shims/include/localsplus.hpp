@@ -221,6 +221,32 @@ public:
         return values;
     }
 
+    // The slot that `name`, a str, stands for now.
+    [[nodiscard]] Py_ssize_t index(PyObject *name) const { return detail::checked(localsplus_index(pointer_, name)); }
+
+    // All slots of that name.
+    [[nodiscard]] std::vector<Py_ssize_t> indexes(PyObject *name) const
+    {
+        object found = detail::checked(localsplus_indexes(pointer_, name));
+        std::vector<Py_ssize_t> indexes(static_cast<std::size_t>(PyTuple_Size(found.get())));
+        for (std::size_t position = 0; position < indexes.size(); position++) {
+            PyObject *number = PyTuple_GetItem(found.get(), static_cast<Py_ssize_t>(position));
+            indexes[position] = PyLong_AsSsize_t(number);
+        }
+        return indexes;
+    }
+
+    // What `name`, a str, stands for now; empty if it has no value.
+    [[nodiscard]] object get_by_name(PyObject *name) const
+    {
+        PyObject *value;
+        (void)detail::checked(localsplus_get_by_name(pointer_, name, &value));
+        return object::steal(value);
+    }
+
+    // A new dict of all names that have a value.
+    [[nodiscard]] object dict() const { return detail::checked(localsplus_dict(pointer_)); }
+
     // The arguments that it was called with, as localsplus_arguments_get documents
     // them.
     [[nodiscard]] localsplus::arguments arguments() const { return localsplus::arguments(pointer_); }

@@ -207,6 +207,8 @@ pub struct FrameLayout {
     pub previous: usize,
     /// `f_func` (3.11) or `f_funcobj`.
     pub function: usize,
+    /// `f_locals`: a mapping, or NULL.
+    pub locals: usize,
     /// `prev_instr` (3.11, 3.12) or `instr_ptr`.
     pub instruction: usize,
     /// `stacktop` or `stackpointer`.
@@ -335,6 +337,7 @@ macro_rules! frame_layout {
             executable: offset_of!($frame, $executable),
             previous: offset_of!($frame, previous),
             function: offset_of!($frame, $function),
+            locals: offset_of!($frame, f_locals),
             instruction: offset_of!($frame, $instruction),
             stack_top: offset_of!($frame, $stack_top),
             stack_top_kind: $crate::layout::StackTop::$kind,

@@ -41,6 +41,7 @@ pub fn named_values(row: &Row) -> Vec<NamedValue> {
         "frame.executable" = frame.executable,
         "frame.previous" = frame.previous,
         "frame.function" = frame.function,
+        "frame.locals" = frame.locals,
         "frame.instr" = frame.instruction,
         "frame.stack" = frame.stack_top,
         "frame.owner" = frame.owner,

@@ -1,5 +1,5 @@
-/* The arguments of a call through the public C API, checked on the way, and what
- * it does when memory runs out. A frame is given as its address.
+/* Slots by name and the arguments of a call through the public C API, checked on
+ * the way, and what they do when memory runs out. A frame is given as its address.
  */
 #define PY_SSIZE_T_CLEAN
 #include "localsplus.h"
@@ -32,7 +32,156 @@ is_cleared(const localsplus_arguments *arguments)
     return arguments->args == NULL && arguments->nargsf == 0 && arguments->kwnames == NULL;
 }
 
-/* ---- one question, checked ----------------------------------------------- */
+/* ---- slots by name ------------------------------------------------------- */
+
+static char sentinel;
+
+static PyObject *
+names_index(PyObject *Py_UNUSED(module), PyObject *args)
+{
+    frame_t *frame;
+    PyObject *name;
+    if (!PyArg_ParseTuple(args, "O&O", address_converter, &frame, &name)) {
+        return NULL;
+    }
+    Py_ssize_t index = localsplus_index(frame, name);
+    return index < 0 ? NULL : PyLong_FromSsize_t(index);
+}
+
+static PyObject *
+names_indexes(PyObject *Py_UNUSED(module), PyObject *args)
+{
+    frame_t *frame;
+    PyObject *name;
+    if (!PyArg_ParseTuple(args, "O&O", address_converter, &frame, &name)) {
+        return NULL;
+    }
+    return localsplus_indexes(frame, name);
+}
+
+/* get_by_name(address, name, no_value): no_value stands for "no value". */
+static PyObject *
+names_get_by_name(PyObject *Py_UNUSED(module), PyObject *args)
+{
+    frame_t *frame;
+    PyObject *name, *no_value, *result = (PyObject *)&sentinel;
+    if (!PyArg_ParseTuple(args, "O&OO", address_converter, &frame, &name, &no_value)) {
+        return NULL;
+    }
+    int found = localsplus_get_by_name(frame, name, &result);
+    int failed = PyErr_Occurred() != NULL;
+    if (found == 1 && result != NULL && result != (PyObject *)&sentinel && !failed) {
+        return result;
+    }
+    if (found == 0 && result == NULL && !failed) {
+        return Py_NewRef(no_value);
+    }
+    if (found != -1 || result != NULL || !failed) {
+        PyErr_Format(PyExc_AssertionError, "answered %d, result %p, %s exception", found, (void *)result,
+                     failed ? "an" : "no");
+    }
+    return NULL;
+}
+
+static PyObject *
+names_dict(PyObject *Py_UNUSED(module), PyObject *args)
+{
+    frame_t *frame;
+    if (!PyArg_ParseTuple(args, "O&", address_converter, &frame)) {
+        return NULL;
+    }
+    return localsplus_dict(frame);
+}
+
+/* null(function, address): calls it with NULL for the name, or for the result. */
+static PyObject *
+names_null(PyObject *Py_UNUSED(module), PyObject *args)
+{
+    const char *function;
+    frame_t *frame;
+    if (!PyArg_ParseTuple(args, "sO&", &function, address_converter, &frame)) {
+        return NULL;
+    }
+    PyObject *result = (PyObject *)&sentinel;
+    long answer = -2;
+    if (strcmp(function, "index") == 0) {
+        answer = (long)localsplus_index(frame, NULL);
+    }
+    else if (strcmp(function, "indexes") == 0) {
+        answer = localsplus_indexes(frame, NULL) == NULL ? -1 : 0;
+    }
+    else if (strcmp(function, "get_by_name") == 0) {
+        answer = localsplus_get_by_name(frame, NULL, &result);
+        if (result != NULL) {
+            answer = -2;
+        }
+    }
+    else if (strcmp(function, "result") == 0) {
+        answer = localsplus_get_by_name(frame, Py_None, NULL);
+    }
+    if (answer == -1 && PyErr_Occurred()) {
+        return NULL;
+    }
+    return PyLong_FromLong(answer);
+}
+
+/* 0, or -1 with an exception. */
+static int
+ask_names(frame_t *frame, PyObject *name)
+{
+    PyObject *value, *indexes, *dict;
+    if (localsplus_index(frame, name) < 0 || localsplus_get_by_name(frame, name, &value) < 0) {
+        return -1;
+    }
+    Py_XDECREF(value);
+    indexes = localsplus_indexes(frame, name);
+    if (indexes == NULL) {
+        return -1;
+    }
+    Py_DECREF(indexes);
+    dict = localsplus_dict(frame);
+    if (dict == NULL) {
+        return -1;
+    }
+    Py_DECREF(dict);
+    return 0;
+}
+
+/* names_repeatedly(address, name, times) */
+static PyObject *
+names_names_repeatedly(PyObject *Py_UNUSED(module), PyObject *args)
+{
+    frame_t *frame;
+    PyObject *name;
+    Py_ssize_t times;
+    if (!PyArg_ParseTuple(args, "O&On", address_converter, &frame, &name, &times)) {
+        return NULL;
+    }
+    while (times-- > 0) {
+        if (ask_names(frame, name) < 0) {
+            return NULL;
+        }
+    }
+    Py_RETURN_NONE;
+}
+
+/* names_with_pending(address, name): whether a pending exception is still the same afterwards. */
+static PyObject *
+names_names_with_pending(PyObject *Py_UNUSED(module), PyObject *args)
+{
+    frame_t *frame;
+    PyObject *name;
+    if (!PyArg_ParseTuple(args, "O&O", address_converter, &frame, &name)) {
+        return NULL;
+    }
+    PyErr_SetString(PyExc_ZeroDivisionError, "pending");
+    int status = ask_names(frame, name);
+    int kept = PyErr_ExceptionMatches(PyExc_ZeroDivisionError);
+    PyErr_Clear();
+    return PyBool_FromLong(status == 0 && kept);
+}
+
+/* ---- arguments ------------------------------------------------------------ */
 
 /* Fills `arguments`, and checks that answer, struct and exception agree. */
 static int
@@ -257,7 +406,9 @@ names_without_memory(PyObject *Py_UNUSED(module), PyObject *args)
     if (!PyArg_ParseTuple(args, "sO&n|O", &question, address_converter, &frame, &good, &name)) {
         return NULL;
     }
-    int (*ask)(frame_t *, PyObject *) = strcmp(question, "arguments") == 0 ? ask_arguments : NULL;
+    int (*ask)(frame_t *, PyObject *) = strcmp(question, "arguments") == 0 ? ask_arguments
+                                        : strcmp(question, "names") == 0   ? ask_names
+                                                                           : NULL;
     if (ask == NULL) {
         PyErr_Format(PyExc_LookupError, "no question %s", question);
         return NULL;
@@ -270,6 +421,13 @@ names_without_memory(PyObject *Py_UNUSED(module), PyObject *args)
 }
 
 static PyMethodDef names_methods[] = {
+    {"index", names_index, METH_VARARGS, NULL},
+    {"indexes", names_indexes, METH_VARARGS, NULL},
+    {"get_by_name", names_get_by_name, METH_VARARGS, NULL},
+    {"dict", names_dict, METH_VARARGS, NULL},
+    {"null", names_null, METH_VARARGS, NULL},
+    {"names_repeatedly", names_names_repeatedly, METH_VARARGS, NULL},
+    {"names_with_pending", names_names_with_pending, METH_VARARGS, NULL},
     {"arguments", names_arguments, METH_VARARGS, NULL},
     {"call", names_call, METH_VARARGS, NULL},
     {"arguments_repeatedly", names_arguments_repeatedly, METH_VARARGS, NULL},

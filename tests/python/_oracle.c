@@ -55,6 +55,7 @@ FIELD(owner, PyLong_FromLong(oracle_owner(frame)))
 FIELD(executable, object_or_none(oracle_executable(frame)))
 FIELD(function, object_or_none(oracle_function(frame)))
 FIELD(frame_obj, PyLong_FromVoidPtr(oracle_frame_obj(frame)))
+FIELD(namespace, object_or_none(oracle_namespace(frame)))
 FIELD(previous, PyLong_FromVoidPtr(oracle_previous(frame)))
 FIELD(instr_index, PyLong_FromSsize_t(oracle_instr_index(frame)))
 FIELD(stack_depth, PyLong_FromSsize_t(oracle_stack_depth(frame)))
@@ -238,6 +239,7 @@ static PyMethodDef oracle_methods[] = {
     {"executable", field_executable, METH_O, NULL},
     {"function", field_function, METH_O, NULL},
     {"frame_obj", field_frame_obj, METH_O, NULL},
+    {"namespace", field_namespace, METH_O, NULL},
     {"previous", field_previous, METH_O, NULL},
     {"instr_index", field_instr_index, METH_O, NULL},
     {"stack_depth", field_stack_depth, METH_O, NULL},

@@ -192,6 +192,10 @@ class SharedLibrary(unittest.TestCase):
         "kind",
         "code",
         "lasti",
+        "index",
+        "indexes",
+        "get_by_name",
+        "dict",
         "arguments_get",
         "arguments_clear",
     }
