@@ -13,6 +13,8 @@ using localsplus::object;
 
 static_assert(sizeof(object) == sizeof(PyObject *));
 static_assert(std::is_nothrow_move_constructible_v<object> && std::is_nothrow_move_assignable_v<object>);
+static_assert(std::is_nothrow_move_constructible_v<localsplus::arguments>);
+static_assert(!std::is_copy_constructible_v<localsplus::arguments>, "who would release them?");
 static_assert(!std::is_constructible_v<object, PyObject *>, "whose reference is it?");
 static_assert(std::is_same_v<std::iterator_traits<localsplus::slot_range::iterator>::value_type, localsplus::slot>);
 
@@ -98,7 +100,43 @@ PyObject *get_local(localsplus::frame frame, PyObject *index)
     return or_not_implemented(frame.get_local(PyLong_AsSsize_t(index))).release();
 }
 
+// [(index, [index, ...], value) or (None, [], NotImplemented), ...] for each of `names`, and the dict.
+PyObject *by_name(localsplus::frame frame, PyObject *names)
+{
+    object list = localsplus::detail::checked(PyList_New(0));
+    for (Py_ssize_t position = 0; position < PyTuple_Size(names); position++) {
+        PyObject *name = PyTuple_GetItem(names, position);
+        object indexes = localsplus::detail::checked(PyList_New(0));
+        for (Py_ssize_t index : frame.indexes(name)) {
+            if (PyList_Append(indexes.get(), build("n", index).get()) < 0) {
+                throw localsplus::error();
+            }
+        }
+        object value = or_not_implemented(frame.get_by_name(name));
+        object entry = build("nNN", frame.index(name), indexes.release(), value.release());
+        if (PyList_Append(list.get(), entry.get()) < 0) {
+            throw localsplus::error();
+        }
+    }
+    return build("NN", list.release(), frame.dict().release()).release();
+}
+
+// Calls `callable` with the frame's arguments, moved and assigned on the way.
+PyObject *call(localsplus::frame frame, PyObject *callable)
+{
+    localsplus::arguments first = frame.arguments();
+    localsplus::arguments arguments = std::move(first);
+    if (first.get().args != nullptr || first.get().kwnames != nullptr) {
+        return PyErr_Format(PyExc_AssertionError, "moved, and still there");
+    }
+    first = frame.arguments();
+    arguments = std::move(first);
+    return arguments.call(callable).release();
+}
+
 PyMethodDef methods[] = {
+    {"by_name", guarded<by_name>, METH_VARARGS, nullptr},
+    {"call", guarded<call>, METH_VARARGS, nullptr},
     {"snapshot", guarded<snapshot>, METH_VARARGS, nullptr},
     {"locals", guarded<locals>, METH_VARARGS, nullptr},
     {"about", guarded<about>, METH_VARARGS, nullptr},

@@ -146,6 +146,42 @@ class Range(Frames, unittest.TestCase):
             self.assertIs(code, _compat.native_code(slots.address))
             self.assertEqual(lasti, _compat.native_position(slots.address))
 
+    def test_by_name(self):
+        for state, slots, _ in self.frames():
+            names = tuple(dict.fromkeys(slots.names))
+            found, everything = _range.by_name(slots.address, names)
+            values = dict(zip(names, (value for _, _, value in found), strict=True))
+            for name, (index, indexes, value) in zip(names, found):
+                self.assertEqual(indexes, slots.indexes(name), state)
+                self.assertIn(index, indexes, state)
+                self.assertIs(value, missing(slots.flagged[_cases.HIDDEN][index]), (state, name))
+            self.assertLessEqual(
+                {(name, id(value)) for name, value in values.items() if value is not NotImplemented},
+                {(name, id(value)) for name, value in everything.items()},
+                state,
+            )
+            with self.assertRaises(KeyError):
+                _range.by_name(slots.address, ("nowhere",))
+
+    def test_arguments(self):
+        def f(a, *args, k, **kwargs):
+            pass
+
+        values = [object() for _ in range(4)]
+        counts = [sys.getrefcount(each) for each in values]
+        passed = []
+
+        def callable(*args, **kwargs):
+            passed.append((args, kwargs))
+
+        with hooked("f", at_entry=lambda address: _range.call(address, callable)):
+            f(values[0], values[1], k=values[2], z=values[3])
+        self.assertEqual(passed, [((values[0], values[1]), {"k": values[2], "z": values[3]})])
+        passed.clear()
+        self.assertEqual([sys.getrefcount(each) for each in values], counts)
+        with self.assertRaisesRegex(ValueError, "started"):
+            _range.call(_cases.address(sys._getframe()), callable)
+
     def test_frame_without_slots(self):
         def look():
             address = _cases.address(sys._getframe(1))
