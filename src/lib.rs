@@ -89,6 +89,21 @@
 //! is unboxed before the prologue (R5). [`Frame::kind`] and flags are then answered
 //! only if the layout of the version is known as well.
 //!
+//! # By name, and the arguments of a call
+//!
+//! [`Frame::index`], [`Frame::get_by_name`] and [`Frame::dict`] answer what a name
+//! stands for at this point of the code: of two slots of one name (R10) the first
+//! that has a value, hidden slots included; in a module or class body else what is in
+//! its namespace. This is what `frame.f_locals` answers from 3.13 on, but for three
+//! things: inside a comprehension that is inlined into a module or class body,
+//! `f_locals` leaves out the namespace; what somebody has added to a function's
+//! `f_locals` is not found here; and cells and free variables of a class body are not
+//! in the dict. (On 3.12, `f_locals` has the last slot of a name instead, which is not
+//! what the code sees.)
+//!
+//! [`Frame::arguments`] rebuilds the arguments of a call from a frame that has not
+//! started, ready to call something else with them.
+//!
 //! # How the provider is chosen
 //!
 //! Once for the process, at the first call or by [`init`]: the official symbol, if

@@ -1,9 +1,10 @@
 //! Slots by name: what code that uses a name right now would find.
 //!
 //! There is no map from names to indexes. The names in a code object are interned,
-//! so that finding one takes a comparison of addresses per slot, which is cheaper
-//! than looking up a map that would have to be found by code object first. Whoever
-//! asks often asks for the index once.
+//! so that finding one takes a comparison of addresses per slot. In a function of
+//! usual size that costs no more than finding the map of its code object and a name
+//! in there, and it needs no memory and no end of life. Whoever asks often keeps the
+//! index.
 
 use std::ffi::{CStr, c_int, c_void};
 use std::ptr::{NonNull, null_mut};

@@ -231,9 +231,15 @@ class Functions(unittest.TestCase):
             return _names.index(frame, Name("a")), _names.get_by_name(frame, Name("a"), NO_VALUE)
 
         self.assertEqual(f(5), (0, 5))
-        frame = _cases.address(sys._getframe())
+
+        def ask(name):
+            return _names.get_by_name(_cases.address(sys._getframe(1)), Name(name), NO_VALUE)
+
+        space = {"ask": ask}
+        exec("x = 1\ny = ask('x')\n", space)
+        self.assertEqual(space["y"], 1)
         with self.assertRaises(KeyError):
-            _names.get_by_name(frame, Name("nowhere"), NO_VALUE)
+            exec("ask('nowhere')", {"ask": ask})
 
 
 class Comprehensions(unittest.TestCase):
