@@ -235,6 +235,22 @@ kind_of(PyCodeObject *code, Py_ssize_t index)
     return _PyLocals_GetKind(code->co_localspluskinds, (int)index);
 }
 
+static int
+is_parameter(PyCodeObject *code, Py_ssize_t index)
+{
+    int nargs = code->co_argcount + code->co_kwonlyargcount;
+    nargs += (code->co_flags & CO_VARARGS) != 0;
+    nargs += (code->co_flags & CO_VARKEYWORDS) != 0;
+#ifdef CO_FAST_ARG
+    /* The compiler marks them. code.replace() and types.CodeType() do not: nothing
+     * is marked in what they make. */
+    if (nargs > 0 && (kind_of(code, 0) & CO_FAST_ARG)) {
+        return (kind_of(code, index) & CO_FAST_ARG) != 0;
+    }
+#endif
+    return index < nargs;
+}
+
 int
 oracle_kind(_PyInterpreterFrame *frame, Py_ssize_t index)
 {
@@ -255,18 +271,9 @@ oracle_kind(_PyInterpreterFrame *frame, Py_ssize_t index)
         answer |= ORACLE_KIND_HIDDEN;
     }
 #endif
-#ifdef CO_FAST_ARG
-    if (kind & CO_FAST_ARG) {
+    if (is_parameter(code, index)) {
         answer |= ORACLE_KIND_ARG;
     }
-#else
-    int nargs = code->co_argcount + code->co_kwonlyargcount;
-    nargs += (code->co_flags & CO_VARARGS) != 0;
-    nargs += (code->co_flags & CO_VARKEYWORDS) != 0;
-    if (index < nargs) {
-        answer |= ORACLE_KIND_ARG;
-    }
-#endif
     return answer;
 }
 

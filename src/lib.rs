@@ -119,6 +119,7 @@ mod capi;
 mod error;
 mod frame;
 mod layout;
+mod name_map;
 mod names;
 mod object;
 mod official;

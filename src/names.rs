@@ -1,10 +1,9 @@
 //! Slots by name: what code that uses a name right now would find.
 //!
-//! There is no map from names to indexes. The names in a code object are interned,
-//! so that finding one takes a comparison of addresses per slot. In a function of
-//! usual size that costs no more than finding the map of its code object and a name
-//! in there, and it needs no memory and no end of life. Whoever asks often keeps the
-//! index.
+//! Without the map from names to indexes (`name_map`): the names in a code object are
+//! interned, so that finding one takes a comparison of addresses per slot. In a
+//! function of usual size that costs no more than finding the map of its code object
+//! and a name in there, and it allocates nothing.
 
 use std::ffi::{CStr, c_int, c_void};
 use std::ptr::{NonNull, null_mut};
@@ -203,7 +202,7 @@ impl Asked {
 ///
 /// # Safety
 /// As [`crate::read::code`].
-unsafe fn names(reader: &'static Reader, frame: usize) -> Result<Object, Error> {
+pub unsafe fn names(reader: &'static Reader, frame: usize) -> Result<Object, Error> {
     // SAFETY: passed on to the caller.
     let names = unsafe { (reader.functions.names)(frame) };
     // SAFETY: `names` gives a reference away.
@@ -450,7 +449,7 @@ pub fn int_tuple(numbers: &[usize]) -> Result<Object, Error> {
 
 /// The error for the exception that is set, which is cleared.
 #[cold]
-fn no_memory_or(other: Error) -> Error {
+pub fn no_memory_or(other: Error) -> Error {
     // SAFETY: a static that the interpreter has set long ago.
     let memory_error = unsafe { ffi::PyExc_MemoryError };
     // SAFETY: the thread is attached.
@@ -464,7 +463,7 @@ fn no_memory_or(other: Error) -> Error {
 }
 
 /// A new `str`.
-fn new_str(text: &str) -> Result<Object, Error> {
+pub fn new_str(text: &str) -> Result<Object, Error> {
     let _pending = PendingException::take();
     let size = isize::try_from(text.len()).map_err(|_| Error::NoMemory)?;
     // SAFETY: there are `size` bytes, which are UTF-8.

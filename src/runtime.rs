@@ -126,6 +126,12 @@ impl Symbols {
         })
     }
 
+    /// Whether the interpreter is a free-threaded build.
+    pub fn is_free_threaded(&self) -> bool {
+        // Exported by no other.
+        self.find(c"PyUnstable_Module_SetGIL").is_some()
+    }
+
     /// Keeps the module that `address` is in loaded until the process ends.
     pub fn pin(address: NonNull<c_void>) {
         if let Some(module) = module_of(address.as_ptr()) {
@@ -526,8 +532,7 @@ impl Runtime {
         let version = version(symbols).map_err(Obscure::Missing)?;
         let basicsize = |name: &'static CStr| basicsize(symbols, name);
         let object = basicsize(c"PyBaseObject_Type")?;
-        // Exported by free-threaded builds only.
-        let free_threaded = symbols.find(c"PyUnstable_Module_SetGIL").is_some();
+        let free_threaded = symbols.is_free_threaded();
         Ok(Self {
             implementation: implementation()?,
             version,

@@ -185,6 +185,14 @@ LOCALSPLUS_API Py_ssize_t localsplus_index(struct _PyInterpreterFrame *frame, Py
  * empty if there are none; or NULL with an exception. Allocates. Since 0.1. */
 LOCALSPLUS_API PyObject *localsplus_indexes(struct _PyInterpreterFrame *frame, PyObject *name);
 
+/* A read-only mapping from the name of each slot to its index, made once per code
+ * object and kept with it (PEP 523's co_extra), so that a guard can look its name up
+ * when it is made, and read by index ever after. A new reference, or NULL with an
+ * exception. Of two slots of one name it has the first: localsplus_indexes tells
+ * both. In free-threaded builds, whose code objects do not keep two threads apart
+ * there, it is made anew each time. Since 0.1. */
+LOCALSPLUS_API PyObject *localsplus_name_map(struct _PyInterpreterFrame *frame);
+
 /* What `name` stands for now: the value in the slot that localsplus_index answers,
  * also if it is hidden; in a module or class body else what the namespace has.
  *  1: `*result` is a new strong reference.

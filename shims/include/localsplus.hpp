@@ -236,6 +236,9 @@ public:
         return indexes;
     }
 
+    // A mapping from names to indexes, kept with the code object.
+    [[nodiscard]] object name_map() const { return detail::checked(localsplus_name_map(pointer_)); }
+
     // What `name`, a str, stands for now; empty if it has no value.
     [[nodiscard]] object get_by_name(PyObject *name) const
     {

@@ -7,8 +7,8 @@ use pyo3_ffi::{Py_ssize_t, PyObject};
 
 use super::{Frame, answer};
 use crate::error::Error;
-use crate::names;
 use crate::object::Object;
+use crate::{name_map, names};
 
 fn name_argument(name: *mut PyObject) -> Result<NonNull<PyObject>, Error> {
     NonNull::new(name).ok_or(Error::Null { argument: "name" })
@@ -73,5 +73,16 @@ pub unsafe extern "C" fn localsplus_dict(frame: *mut u8) -> *mut PyObject {
         let Frame { address, reader } = Frame::new(frame)?;
         // SAFETY: frame and thread are as the caller promises.
         unsafe { names::dict(reader, address) }.map(Object::into_ptr)
+    })
+}
+
+/// # Safety
+/// `frame` as in [`super::localsplus_get_local`].
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn localsplus_name_map(frame: *mut u8) -> *mut PyObject {
+    answer(null_mut(), || {
+        let Frame { address, reader } = Frame::new(frame)?;
+        // SAFETY: frame and thread are as the caller promises.
+        unsafe { name_map::name_map(reader, address) }.map(Object::into_ptr)
     })
 }

@@ -93,6 +93,16 @@ names_dict(PyObject *Py_UNUSED(module), PyObject *args)
     return localsplus_dict(frame);
 }
 
+static PyObject *
+names_name_map(PyObject *Py_UNUSED(module), PyObject *args)
+{
+    frame_t *frame;
+    if (!PyArg_ParseTuple(args, "O&", address_converter, &frame)) {
+        return NULL;
+    }
+    return localsplus_name_map(frame);
+}
+
 /* null(function, address): calls it with NULL for the name, or for the result. */
 static PyObject *
 names_null(PyObject *Py_UNUSED(module), PyObject *args)
@@ -394,6 +404,14 @@ ask_arguments(frame_t *frame, PyObject *Py_UNUSED(name))
     return 0;
 }
 
+static int
+ask_name_map(frame_t *frame, PyObject *Py_UNUSED(name))
+{
+    PyObject *name_map = localsplus_name_map(frame);
+    Py_XDECREF(name_map);
+    return name_map == NULL ? -1 : 0;
+}
+
 /* without_memory(question, address, good, name=None): asks with the allocation after `good` ones failing; whether
  * that one was never asked for, or MemoryError. */
 static PyObject *
@@ -406,9 +424,10 @@ names_without_memory(PyObject *Py_UNUSED(module), PyObject *args)
     if (!PyArg_ParseTuple(args, "sO&n|O", &question, address_converter, &frame, &good, &name)) {
         return NULL;
     }
-    int (*ask)(frame_t *, PyObject *) = strcmp(question, "arguments") == 0 ? ask_arguments
-                                        : strcmp(question, "names") == 0   ? ask_names
-                                                                           : NULL;
+    int (*ask)(frame_t *, PyObject *) = strcmp(question, "arguments") == 0  ? ask_arguments
+                                        : strcmp(question, "names") == 0    ? ask_names
+                                        : strcmp(question, "name_map") == 0 ? ask_name_map
+                                                                            : NULL;
     if (ask == NULL) {
         PyErr_Format(PyExc_LookupError, "no question %s", question);
         return NULL;
@@ -425,6 +444,7 @@ static PyMethodDef names_methods[] = {
     {"indexes", names_indexes, METH_VARARGS, NULL},
     {"get_by_name", names_get_by_name, METH_VARARGS, NULL},
     {"dict", names_dict, METH_VARARGS, NULL},
+    {"name_map", names_name_map, METH_VARARGS, NULL},
     {"null", names_null, METH_VARARGS, NULL},
     {"names_repeatedly", names_names_repeatedly, METH_VARARGS, NULL},
     {"names_with_pending", names_names_with_pending, METH_VARARGS, NULL},

@@ -193,6 +193,7 @@ class SharedLibrary(unittest.TestCase):
         "code",
         "lasti",
         "index",
+        "name_map",
         "indexes",
         "get_by_name",
         "dict",

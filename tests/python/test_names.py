@@ -4,6 +4,7 @@ import enum
 import gc
 import inspect
 import sys
+import sysconfig
 import unittest
 
 import _cases
@@ -41,6 +42,7 @@ def compare_with_oracle(address, namespace=None):
                 assert value is values[used], name
         if values[used] is not NO_VALUE:
             found[name] = values[used]
+    assert list(_names.name_map(address).items()) == list({name: names.index(name) for name in reversed(names)}.items())
     everything = _names.dict(address)
     assert type(everything) is dict
     if namespace is None:
@@ -625,6 +627,63 @@ class Lifetime(unittest.TestCase):
                     except MemoryError:
                         pass
             self.assertLess(abs(sys.getallocatedblocks() - blocks), 50)
+
+
+@unittest.skipIf(sysconfig.get_config_var("Py_GIL_DISABLED"), "free-threaded builds keep no map")
+class NameMap(unittest.TestCase):
+    """Its contents are compared with the names wherever names are."""
+
+    def test_it_is_kept_with_the_code_object(self):
+        maps = []
+
+        def make():
+            def function(a, b=1):
+                return a, b, make
+
+            return function
+
+        functions = [make(), make()]
+        with hooked("function", at_entry=lambda address: maps.append(_names.name_map(address))):
+            for function in functions * 2:
+                function(0)
+            functions[0].__code__ = functions[0].__code__.replace(co_consts=(None, None))
+            functions[0](0)
+        self.assertEqual([dict(each) for each in maps], [{"a": 0, "b": 1, "make": 2}] * 5)
+        self.assertEqual(len({id(each) for each in maps}), 2)
+        self.assertEqual(len({id(each) for each in maps[:4]}), 1)
+        with self.assertRaises(TypeError):
+            maps[0]["c"] = 3
+
+    def test_it_goes_with_the_code_object(self):
+        def once():
+            namespace = {}
+            exec("def function(a): pass", namespace)
+            with hooked("function", at_entry=lambda address: _names.name_map(address)):
+                namespace["function"](0)
+
+        once()
+        gc.collect()
+        blocks = sys.getallocatedblocks()
+        for _ in range(300):
+            once()
+        gc.collect()
+        self.assertLess(abs(sys.getallocatedblocks() - blocks), 100)
+
+    def test_without_memory(self):
+        def function(a, b):
+            return _cases.address(sys._getframe())
+
+        def at_entry(address):
+            for good in range(100):
+                try:
+                    if _names.without_memory("name_map", address, good, ""):
+                        break
+                except MemoryError:
+                    pass
+            self.assertLess(good, 99)
+
+        with hooked("function", at_entry=at_entry):
+            function(1, 2)
 
 
 class Program(unittest.TestCase):
