@@ -191,6 +191,17 @@ oracle_borrowed_bits(PyObject *object)
 }
 
 _PyInterpreterFrame *
+oracle_current_frame(void)
+{
+    PyThreadState *tstate = PyThreadState_Get();
+#if PY_VERSION_HEX >= 0x030D0000
+    return tstate->current_frame;
+#else
+    return tstate->cframe->current_frame;
+#endif
+}
+
+_PyInterpreterFrame *
 oracle_frame_of_frame_object(PyObject *frame_object)
 {
     return ((PyFrameObject *)frame_object)->f_frame;

@@ -64,6 +64,9 @@ int oracle_prologue_ran(struct _PyInterpreterFrame *frame);
 /* Whether the generator that owns the frame has finished; 0 for other owners. */
 int oracle_generator_finished(struct _PyInterpreterFrame *frame);
 
+/* The frame that runs, or NULL. To a hook that is the caller of its own frame,
+ * which up to 3.13 is not linked to it yet. */
+struct _PyInterpreterFrame *oracle_current_frame(void);
 /* Where a frame object or a generator, coroutine or async generator keeps its
  * frame. The second is NULL for any other object; it does not create a frame
  * object, as gi_frame would. */

@@ -6,7 +6,7 @@ import signal
 from collections.abc import Callable, Iterable
 from concurrent.futures import ThreadPoolExecutor
 
-from . import benchmarks, cache, cargo, command, consumers, outcome, own_tests, probe, progress, provide, row_tests, rows, tools
+from . import apt, benchmarks, cache, cargo, command, consumers, outcome, own_tests, probe, progress, provide, row_tests, rows, tools
 from .outcome import Outcome
 from .rows import Row
 
@@ -63,6 +63,9 @@ def _arguments() -> argparse.Namespace:
         "--bench", action="store_true", help="time localsplus beside its peers on the release rows, run no tests"
     )
     parser.add_argument(
+        "--stress", action="store_true", help="run the long forms of the tests that have one (an hour and more a row)"
+    )
+    parser.add_argument(
         "--jobs", type=int, default=min(2, os.cpu_count() or 1), metavar="N", help="rows tested at a time (%(default)s)"
     )
     return parser.parse_args()
@@ -99,6 +102,12 @@ def _run(chosen: list[Row], others: list[str], arguments: argparse.Namespace) ->
         outcomes.append(_failed("tools", reason))
         return _end(outcomes, sha256)
     found, missing = provide.provide(chosen, arguments.offline)
+    try:
+        # Before the rows run, since several of them would want it at once.
+        tools.row_packages()
+    except (command.CommandFailed, apt.NotAvailable) as failure:
+        outcomes.append(_failed("packages", str(failure)))
+        return _end(outcomes, sha256)
     if arguments.provide:
         return 1 if any(row.required and row.name in missing for row in chosen) else 0
     try:
@@ -121,7 +130,7 @@ def _run(chosen: list[Row], others: list[str], arguments: argparse.Namespace) ->
     def line(row: Row) -> Outcome:
         if row.name in missing:
             return Outcome.of_missing(row.name, row.required, row.version, row.build, missing[row.name])
-        return row_tests.run(row, found[row.name], library, sha256)
+        return row_tests.run(row, found[row.name], library, sha256, arguments.stress)
 
     with ThreadPoolExecutor(arguments.jobs) as workers:
         try:

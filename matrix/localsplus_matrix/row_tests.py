@@ -11,9 +11,10 @@ from .probe import Interpreter
 from .rows import Row
 
 _LONGEST = 1800.0
+_LONGEST_STRESS = 6 * 3600.0
 
 
-def run(row: Row, interpreter: Interpreter, library: Path, library_sha256: str) -> Outcome:
+def run(row: Row, interpreter: Interpreter, library: Path, library_sha256: str, stress: bool) -> Outcome:
     outcome = Outcome(row.name, row.required, interpreter.version, interpreter.build, interpreter.source)
     started = time.monotonic()
     progress.say(f"{row.name}: running the tests on {interpreter.version}")
@@ -23,11 +24,11 @@ def run(row: Row, interpreter: Interpreter, library: Path, library_sha256: str) 
     problem = None
     try:
         command.run(
-            _tox(row, interpreter),
+            _tox(row, interpreter, stress),
             log,
             cwd=REPOSITORY,
             env=_environment(interpreter, library),
-            timeout=_LONGEST,
+            timeout=_LONGEST_STRESS if stress else _LONGEST,
             doing=row.name,
         )
     except command.CommandFailed as failure:
@@ -59,9 +60,10 @@ def _culprits(output: str) -> str:
     return errors[-1] if errors else ""
 
 
-def _tox(row: Row, interpreter: Interpreter) -> list[str | Path]:
-    headers = [argument for folder in interpreter.include_dirs for argument in ("--python-include", folder)]
-    return [tools.program("tox"), "run", "--conf", MATRIX / "tox.toml", "-e", row.name, "--", *headers]
+def _tox(row: Row, interpreter: Interpreter, stress: bool) -> list[str | Path]:
+    options = [argument for folder in interpreter.include_dirs for argument in ("--python-include", folder)]
+    options += ["--packages", tools.row_packages(), *(["--stress"] if stress else [])]
+    return [tools.program("tox"), "run", "--conf", MATRIX / "tox.toml", "-e", row.name, "--", *options]
 
 
 def _environment(interpreter: Interpreter, library: Path) -> dict[str, str]:

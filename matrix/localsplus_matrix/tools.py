@@ -1,4 +1,7 @@
-"""What matrix/run needs itself: a virtual environment with the packages of requirements.txt, a CMake of today, clang."""
+"""What matrix/run needs itself: a virtual environment with the packages of requirements.txt, a CMake of today, clang.
+
+And what the tests in the rows need: the packages of row-requirements.txt.
+"""
 
 import hashlib
 import importlib.util
@@ -11,6 +14,7 @@ from .cache import CACHE, LOGS, MATRIX, folder_made_whole, write_atomically
 
 _VENV = CACHE / "venv"
 _REQUIREMENTS = MATRIX / "requirements.txt"
+_ROW_REQUIREMENTS = MATRIX / "row-requirements.txt"
 _NEWEST_CMAKE = "4.4.5"
 # bookworm's newest; one version is tested, not whichever is installed, unless Debian has not got it for us.
 _CLANG = "19"
@@ -51,6 +55,19 @@ def _pip() -> list[str | Path]:
             command.run(["dpkg-deb", "--extract", package, partial], LOGS / "pip-wheel.log")
     [wheel] = folder.glob("usr/share/python-wheels/pip-*.whl")
     return [program("python"), wheel / "pip"]
+
+
+def row_packages() -> Path:
+    """A folder with the packages that the rows' tests use, the same for every row. Needs the virtual environment."""
+    folder = CACHE / f"row-packages-{hashlib.sha256(_ROW_REQUIREMENTS.read_bytes()).hexdigest()[:12]}"
+    if not folder.exists():
+        progress.say("installing the packages that the rows' tests use")
+        # Without --implementation=py pip would take what is compiled for its own Python.
+        pure = ["--only-binary=:all:", "--platform=any", "--implementation=py", "--abi=none", "--python-version=3.11"]
+        with folder_made_whole(folder) as partial:
+            install = [*_pip(), "install", "--disable-pip-version-check", "--no-deps", "--no-compile", *pure]
+            command.run([*install, "--target", partial, "--requirement", _ROW_REQUIREMENTS], LOGS / "row-packages.log")
+    return folder
 
 
 def cmakes() -> list[Path]:

@@ -4,13 +4,15 @@
         --include shims/include --build-dir DIR [--report FILE.json] [-k PATTERN] [TEST ...]
 
 Needs a C compiler and the interpreter's headers (its internal ones for the
-oracle), nothing else: no package, no pip. TEST is a module, class or method
-name as unittest takes it (test_entry.Entry.test_e1_generator_expression).
+oracle). Generated programs need hypothesis besides: what is not installed is
+skipped, and --packages names a folder that has it. TEST is a module, class or
+method name as unittest takes it (test_entry.Entry.test_e1_generator_expression).
 """
 
 import argparse
 import hashlib
 import importlib.machinery
+import importlib.util
 import json
 import os
 import platform
@@ -34,6 +36,9 @@ def parse_arguments():
     parser.add_argument("--build-dir", required=True, help="where the test extensions are built")
     parser.add_argument("--report", help="write the outcome as JSON to this file")
     parser.add_argument("--python-include", action="append", metavar="DIR", help="directory of Python.h (repeatable)")
+    parser.add_argument("--packages", metavar="DIR", help="folder of the Python packages that tests use (hypothesis)")
+    parser.add_argument("--stress", action="store_true", help="the long forms of the tests that have one")
+    parser.add_argument("--seed", type=int, help="for the tests that draw at random")
     parser.add_argument("-k", action="append", metavar="PATTERN", help="only tests whose name matches")
     parser.add_argument("tests", nargs="*", metavar="TEST")
     return parser.parse_args()
@@ -97,6 +102,9 @@ def build(toolchain):
     toolchain.extension("_oracle", [os.path.join(HERE, "_oracle.c"), toolchain.oracle_object])
     toolchain.extension("_cases", [os.path.join(HERE, "_cases.c")], link_library=True)
     toolchain.extension("_names", [os.path.join(HERE, "_names.c")], link_library=True)
+    toolchain.extension(
+        "_compare", [os.path.join(HERE, "_compare.c"), toolchain.oracle_object], link_library=True
+    )
 
 
 def check_extension(cases, library):
@@ -166,11 +174,18 @@ def main():
     build(toolchain)
 
     sys.path[:0] = [toolchain.build_dir, HERE]
+    if arguments.packages:
+        sys.path.append(os.path.abspath(arguments.packages))
+        if importlib.util.find_spec("hypothesis") is None:
+            sys.exit(f"--packages {arguments.packages}: no hypothesis in it")
     import _cases
     import support
 
     check_extension(_cases, toolchain.library)
     support.toolchain = toolchain
+    support.packages = arguments.packages and os.path.abspath(arguments.packages)
+    support.stress = arguments.stress
+    support.seed = arguments.seed
 
     print(f"library {toolchain.library}")
     print(f"sha256 {sha256}")
@@ -199,6 +214,7 @@ def main():
         "passed": passed,
         "failed": failed,
         "skipped": skipped,
+        "figures": support.figures,
         "seconds": round(time.monotonic() - started, 1),
     }
     if arguments.report:

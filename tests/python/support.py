@@ -25,8 +25,14 @@ INLINED_COMPREHENSIONS = VERSION >= (3, 12)
 
 FLAGS = (0, HIDDEN, RAW_CELL, HIDDEN | RAW_CELL)
 
-# Set by run.py: the compiler and the files under test.
+# Set by run.py: the compiler and the files under test; a folder of packages; whether the long forms run; the seed.
 toolchain = None
+packages = None
+stress = False
+seed = None
+
+# What tests have to tell besides having passed, by test: for run.py's report.
+figures = {}
 
 
 class Slots:
@@ -218,7 +224,7 @@ def python(*arguments, env=(), timeout=120):
         if name not in ("LOCALSPLUS_PROVIDER", "PYTHONOPTIMIZE")
     }
     environment.update(env)
-    environment["PYTHONPATH"] = os.pathsep.join([HERE, toolchain.build_dir])
+    environment["PYTHONPATH"] = os.pathsep.join(filter(None, [HERE, toolchain.build_dir, packages]))
     return subprocess.run(
         [sys.executable, "-X", "faulthandler", *arguments],
         env=environment,
