@@ -144,5 +144,5 @@ pub mod internals {
     pub use crate::layout::*;
     pub use crate::read::{Fault, Functions, Interpreter, flags, kind};
     pub use crate::reader::{Forced, Reader, choose};
-    pub use crate::runtime::{BasicSizes, Obscure, Runtime, Symbols};
+    pub use crate::runtime::{BasicSizes, Obscure, Runtime, Symbols, parse_version};
 }

@@ -620,7 +620,7 @@ fn version_text() -> std::borrow::Cow<'static, str> {
 }
 
 /// `PY_VERSION_HEX` for "3.10.13 (main, ...", with "final" as release level.
-fn parse_version(text: &str) -> Option<u32> {
+pub fn parse_version(text: &str) -> Option<u32> {
     let number = text.split([' ', '+']).next()?;
     let mut parts = number.splitn(3, '.');
     let major: u8 = parts.next()?.parse().ok()?;

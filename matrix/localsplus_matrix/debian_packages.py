@@ -45,7 +45,7 @@ def provide(row: Row, suite_name: str) -> probe.Interpreter:
     with folder_made_whole(folder) as partial:
         for package in packages:
             if package.name.startswith(("python", "lib")) and not _only_for_compilers(package.name):
-                _unpack(package, partial)
+                unpack(package, partial)
         _make_runnable(partial, partial / executable.relative_to(folder), folder)
     return fit()
 
@@ -55,7 +55,8 @@ def _only_for_compilers(package: str) -> bool:
     return name.endswith(("-dev", "-dev-bin")) and not name.startswith("libpython")
 
 
-def _unpack(package: Path, folder: Path) -> None:
+def unpack(package: Path, folder: Path) -> None:
+    """What a running interpreter reads of that package."""
     unpack = ["tar", "--extract", "--directory", folder, *(f"--exclude={pattern}" for pattern in _NOT_NEEDED)]
     with subprocess.Popen(["dpkg-deb", "--fsys-tarfile", package], stdout=subprocess.PIPE) as archive:
         unpacked = subprocess.run(unpack, stdin=archive.stdout)

@@ -3,7 +3,7 @@
 from collections.abc import Iterable
 from pathlib import Path
 
-from . import apt, command, debian_packages, installed, probe, progress, source_build
+from . import apt, command, cpython_tests, debian_packages, installed, probe, progress, source_build
 from .cache import CACHE, read_json, write_json
 from .rows import Row
 
@@ -31,6 +31,7 @@ def provide(rows: Iterable[Row], offline: bool) -> tuple[dict[str, probe.Interpr
         try:
             found[row.name] = interpreter(row, offline)
             _enlist(row, found[row.name])
+            cpython_tests.add(row, found[row.name], offline)
             progress.say(f"{row.name}: {found[row.name].version} {row.build}, {found[row.name].source}")
         except Missing as reason:
             missing[row.name] = str(reason)

@@ -36,11 +36,11 @@ def provide(row: Row, suite_name: str) -> probe.Interpreter:
             progress.say(f"building again: {reason}")
     if (reason := command.missing("cc", "make", "xz")) is not None:
         raise probe.Unusable(reason)
-    _build(row, _unpack(archive, version), CACHE / "build" / name, prefix)
+    _build(row, unpack(archive, version), CACHE / "build" / name, prefix)
     return probe.fit(row, executable, origin)
 
 
-def _unpack(archive: Path, version: str) -> Path:
+def unpack(archive: Path, version: str) -> Path:
     """The source; shared by every build of that version, which are made outside it."""
     source = CACHE / "sources" / version
     if not source.exists():

@@ -216,7 +216,7 @@ def tracing(trace):
         sys.settrace(previous)
 
 
-def python(*arguments, env=(), timeout=120):
+def python(*arguments, env=(), timeout=120, cwd=None):
     """Runs this interpreter on `arguments`, with the test modules importable."""
     environment = {
         name: value
@@ -232,6 +232,7 @@ def python(*arguments, env=(), timeout=120):
         stderr=subprocess.STDOUT,
         text=True,
         timeout=timeout,
+        cwd=cwd,
     )
 
 
