@@ -29,18 +29,18 @@ SHORTEST, LONGEST = 60, 500
 
 
 class Failed(Exception):
-    """The program that a tape stands for is one that localsplus is wrong about."""
+    """localsplus is wrong about this program."""
 
-    def __init__(self, tape, complaint):
+    def __init__(self, source, complaint):
         super().__init__(complaint)
-        self.tape = tape
+        self.source = source
         self.complaint = complaint
 
     def as_test(self, seed):
-        body = "".join(f"            {line}\n" for line in programs.program(self.tape).splitlines())
+        body = "".join(f"            {line}\n" for line in self.source.splitlines())
         return (
             f"\n{self.complaint}\n\nAs a test, for test_generated.py (found with --seed {seed}):\n\n"
-            f'    def test_found(self):\n        self.check(r"""\n{body}        """)\n'
+            f'    def test_found(self):\n        self.check(\n            r"""\n{body}            """\n        )\n'
         )
 
 
@@ -50,8 +50,7 @@ class Checker:
         self.programs = self.lines = self.entries = 0
         self.current = arguments.current and open(arguments.current, "w", encoding="utf-8")
 
-    def __call__(self, tape):
-        source = programs.program(tape)
+    def __call__(self, source):
         self.programs += 1
         self.lines += source.count("\n")
         if self.current:
@@ -63,38 +62,59 @@ class Checker:
         if self.isolated:
             status = exit_status(source)
             if status != 0:
-                raise Failed(tape, f"exit status {status}")
+                raise Failed(source, f"exit status {status}")
             return
         try:
             self.entries += observed.check(source)
         except (Exception, observed.Mismatch) as error:
-            raise Failed(tape, f"{type(error).__name__}: {error}") from None
+            raise Failed(source, f"{type(error).__name__}: {error}") from None
 
-    def fails(self, tape):
+    def smallest(self, failure):
+        """What hypothesis leaves, with every block left out, or its body put in its place, that can be."""
+        changed = True
+        while changed:
+            changed = False
+            lines = failure.source.splitlines()
+            for start in range(len(lines)):
+                for smaller in smaller_by_block(lines, start):
+                    if size_of(smaller) < size_of(lines) and (found := self.still_fails(smaller)) is not None:
+                        failure, changed = found, True
+                        break
+                if changed:
+                    break
+        return failure
+
+    def still_fails(self, lines):
+        source = "\n".join(lines) + "\n"
         try:
-            self(tape)
+            compile(source, observed.FILE, "exec")
+        except SyntaxError:
+            return None
+        try:
+            self(source)
         except Failed as failure:
             return failure
         return None
 
-    def smallest(self, failure):
-        """The failure with whatever of its tape left out that can be: hypothesis keeps tapes at their shortest."""
-        size = len(failure.tape)
-        while size:
-            start = 0
-            while start < len(failure.tape):
-                tape = failure.tape
-                for shorter in (tape[:start] + tape[start + size :], tape[:start] + bytes(size) + tape[start + size :]):
-                    if shorter != tape and len(shorter) <= len(tape) and (smaller := self.fails(shorter)):
-                        failure = smaller
-                        break
-                else:
-                    start += size
-                    continue
-                if len(failure.tape) == len(tape):
-                    start += size
-            size //= 2
-        return failure
+
+def smaller_by_block(lines, start):
+    """The lines without the block that begins there, with `pass` instead, and with its body instead."""
+    indent = indent_of(lines[start])
+    end = start + 1
+    while end < len(lines) and indent_of(lines[end]) > indent:
+        end += 1
+    yield lines[:start] + lines[end:]
+    yield [*lines[:start], " " * indent + "pass", *lines[end:]]
+    if end > start + 1:
+        yield [*lines[:start], *(line[4:] for line in lines[start + 1 : end]), *lines[end:]]
+
+
+def size_of(lines):
+    return len(lines), sum(map(len, lines))
+
+
+def indent_of(line):
+    return len(line) - len(line.lstrip())
 
 
 def exit_status(source):
@@ -138,9 +158,9 @@ def main():
         report_multiple_bugs=False,
         print_blob=False,
     )
-    @hypothesis.given(strategies.binary(min_size=SHORTEST, max_size=LONGEST))
-    def run(tape):
-        check(tape)
+    @hypothesis.given(strategies.binary(min_size=SHORTEST, max_size=LONGEST).map(programs.program))
+    def run(source):
+        check(source)
 
     failure = None
     with warnings.catch_warnings():

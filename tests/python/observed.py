@@ -371,6 +371,9 @@ def prepare():
     """Once in a process."""
     # What programs do in finalisers and leave behind is theirs.
     sys.unraisablehook = lambda unraisable: None
+    # If localsplus refuses this interpreter, no program is to blame.
+    _compare.install(False)
+    _compare.remove()
     _compare.set_program_file(FILE)
     if MONITORING:
         sys.monitoring.use_tool_id(TOOL, "localsplus")
