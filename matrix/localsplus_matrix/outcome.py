@@ -19,6 +19,7 @@ class Outcome:
     passed: int = 0
     failed: int = 0
     skipped: list[tuple[str, str]] = field(default_factory=list)  # test, reason
+    figures: dict[str, dict] = field(default_factory=dict)  # what long tests have to tell, by test
     seconds: float = 0.0
     problem: str | None = None  # what went wrong besides the cases that are counted
     missing: bool = False
@@ -75,7 +76,7 @@ def table(outcomes: list[Outcome]) -> str:
 
 
 def notes(outcomes: list[Outcome]) -> str:
-    """What went wrong, and why cases were skipped, as a Markdown list."""
+    """What went wrong, why cases were skipped, and figures, as a Markdown list."""
     lines = []
     skipped: dict[str, list[str]] = {}  # reason: the rows, with the number of cases if it is not 1
     for outcome in outcomes:
@@ -84,6 +85,10 @@ def notes(outcomes: list[Outcome]) -> str:
         for reason, count in Counter(reason for _, reason in outcome.skipped).items():
             skipped.setdefault(reason, []).append(outcome.name if count == 1 else f"{outcome.name} ({count} cases)")
     lines += [f"- skipped: {reason}: {', '.join(names)}" for reason, names in skipped.items()]
+    for outcome in outcomes:
+        for test, figures in outcome.figures.items():
+            told = ", ".join(f"{name} {figure}" for name, figure in figures.items())
+            lines.append(f"- {outcome.name}: {test}: {told}")
     return "\n".join(lines)
 
 
@@ -116,6 +121,7 @@ def write(outcomes: list[Outcome], library_sha256: str | None) -> None:
                     "failed": outcome.failed,
                     "skipped": [{"test": test, "reason": reason} for test, reason in outcome.skipped],
                     "problem": outcome.problem,
+                    "figures": outcome.figures,
                     "seconds": round(outcome.seconds, 1),
                 }
                 for outcome in outcomes

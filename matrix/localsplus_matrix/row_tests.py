@@ -85,6 +85,7 @@ def _read(outcome: Outcome, report: dict | None, interpreter: Interpreter, libra
     outcome.passed = report["passed"]
     outcome.failed = report["failed"]
     outcome.skipped = [(skip["test"], skip["reason"]) for skip in report["skipped"]]
+    outcome.figures = report.get("figures", {})
     if interpreter.version not in report["version"]:
         outcome.fail(f"the tests ran on {report['version']}, not on {interpreter.version}")
     if report["library_sha256"] != library_sha256:
