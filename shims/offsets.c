@@ -51,9 +51,11 @@ print_frame(void)
 #if PY_VERSION_HEX >= 0x030D0000
     OFFSET("frame.executable", _PyInterpreterFrame, f_executable);
     OFFSET("frame.instr", _PyInterpreterFrame, instr_ptr);
+    VALUE("frame.instr_is_next", 1);
 #else
     OFFSET("frame.executable", _PyInterpreterFrame, f_code);
     OFFSET("frame.instr", _PyInterpreterFrame, prev_instr);
+    VALUE("frame.instr_is_next", 0);
 #endif
 #if PY_VERSION_HEX >= 0x030C0000
     OFFSET("frame.function", _PyInterpreterFrame, f_funcobj);
@@ -65,6 +67,12 @@ print_frame(void)
     OFFSET("frame.builtins", _PyInterpreterFrame, f_builtins);
     OFFSET("frame.locals", _PyInterpreterFrame, f_locals);
     OFFSET("frame.frame_obj", _PyInterpreterFrame, frame_obj);
+#if PY_VERSION_HEX >= 0x030D0000
+    OFFSET("thread.current_frame", PyThreadState, current_frame);
+#else
+    OFFSET("thread.cframe", PyThreadState, cframe);
+    OFFSET("thread.current_frame", _PyCFrame, current_frame);
+#endif
 #ifdef LOCALSPLUS_HAS_STACKREFS
     OFFSET("frame.stack", _PyInterpreterFrame, stackpointer);
     VALUE("frame.stack_size", sizeof(((_PyInterpreterFrame *)0)->stackpointer));
@@ -125,6 +133,7 @@ print_code(void)
     VALUE("code.size", sizeof(PyCodeObject));
     OFFSET("code.co_flags", PyCodeObject, co_flags);
     OFFSET("code.co_argcount", PyCodeObject, co_argcount);
+    OFFSET("code.co_posonlyargcount", PyCodeObject, co_posonlyargcount);
     OFFSET("code.co_kwonlyargcount", PyCodeObject, co_kwonlyargcount);
     OFFSET("code.co_nlocalsplus", PyCodeObject, co_nlocalsplus);
     OFFSET("code.co_nfreevars", PyCodeObject, co_nfreevars);
@@ -173,11 +182,14 @@ print_objects(void)
     OFFSET("function.func_closure", PyFunctionObject, func_closure);
     OFFSET("cell.ob_ref", PyCellObject, ob_ref);
     VALUE("frame_object.size", sizeof(PyFrameObject));
+    OFFSET("frame_object.f_back", PyFrameObject, f_back);
     OFFSET("frame_object.f_frame", PyFrameObject, f_frame);
     OFFSET("frame_object._f_frame_data", PyFrameObject, _f_frame_data);
     VALUE("generator.size", sizeof(PyGenObject));
     OFFSET("generator.gi_iframe", PyGenObject, gi_iframe);
     OFFSET("generator.gi_frame_state", PyGenObject, gi_frame_state);
+    VALUE("generator.created", FRAME_CREATED);
+    VALUE("generator.executing", FRAME_EXECUTING);
     for (int state = INT8_MIN; state <= INT8_MAX; state++) {
         if (FRAME_STATE_FINISHED(state)) {
             /* The lowest state of a finished generator. */
@@ -209,6 +221,8 @@ print_debug_offsets(void)
     POSITION(cookie);
     POSITION(version);
     POSITION(free_threaded);
+    POSITION(thread_state.size);
+    POSITION(thread_state.current_frame);
     POSITION(interpreter_frame.size);
     POSITION(interpreter_frame.previous);
     POSITION(interpreter_frame.executable);

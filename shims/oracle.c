@@ -143,13 +143,6 @@ oracle_frame_obj(_PyInterpreterFrame *frame)
     return (PyObject *)frame->frame_obj;
 }
 
-PyObject *
-oracle_namespace(_PyInterpreterFrame *frame)
-{
-    int flags = ((PyCodeObject *)oracle_executable(frame))->co_flags;
-    return flags & CO_OPTIMIZED ? NULL : frame->f_locals;
-}
-
 _PyInterpreterFrame *
 oracle_previous(_PyInterpreterFrame *frame)
 {
@@ -391,6 +384,150 @@ oracle_get_slot(_PyInterpreterFrame *frame, Py_ssize_t index, unsigned flags, Py
         *result = Py_NewRef(value);
     }
     return *result != NULL;
+}
+
+/* ---- what a frame is ---------------------------------------------------- */
+
+static int
+has_function(_PyInterpreterFrame *frame)
+{
+    /* A finished generator has given it up. */
+    if (oracle_generator_finished(frame)) {
+        return 0;
+    }
+    PyObject *function = oracle_function(frame);
+    return function != NULL && PyFunction_Check(function);
+}
+
+PyObject *
+oracle_globals(_PyInterpreterFrame *frame)
+{
+    return has_function(frame) ? frame->f_globals : NULL;
+}
+
+PyObject *
+oracle_builtins(_PyInterpreterFrame *frame)
+{
+    return has_function(frame) ? frame->f_builtins : NULL;
+}
+
+PyObject *
+oracle_namespace(_PyInterpreterFrame *frame)
+{
+    if (oracle_generator_finished(frame) || (code_of(frame)->co_flags & CO_OPTIMIZED)) {
+        return NULL;
+    }
+    return frame->f_locals;
+}
+
+PyObject *
+oracle_closure(_PyInterpreterFrame *frame)
+{
+    return has_function(frame) ? PyFunction_GET_CLOSURE(oracle_function(frame)) : NULL;
+}
+
+PyObject *
+oracle_frame_object(_PyInterpreterFrame *frame)
+{
+    if (oracle_owner(frame) == FRAME_OWNED_BY_FRAME_OBJECT) {
+        return (PyObject *)((char *)frame - offsetof(PyFrameObject, _f_frame_data));
+    }
+    return oracle_generator_finished(frame) ? NULL : oracle_frame_obj(frame);
+}
+
+static int
+is_incomplete(_PyInterpreterFrame *frame)
+{
+    /* 3.12's own test leaves out the shims, which have a code object there. */
+    return oracle_owner(frame) > FRAME_OWNED_BY_FRAME_OBJECT || _PyFrame_IsIncomplete(frame);
+}
+
+static _PyInterpreterFrame *
+first_complete(_PyInterpreterFrame *frame)
+{
+    while (frame != NULL && is_incomplete(frame)) {
+        frame = frame->previous;
+    }
+    return frame;
+}
+
+_PyInterpreterFrame *
+oracle_running_frame(void)
+{
+    return first_complete(oracle_current_frame());
+}
+
+_PyInterpreterFrame *
+oracle_caller(_PyInterpreterFrame *frame)
+{
+    return first_complete(frame->previous);
+}
+
+enum { UNSTARTED, EXECUTING, SUSPENDED, FINISHED, CLEARED };
+
+int
+oracle_frame_state(_PyInterpreterFrame *frame)
+{
+    switch (oracle_owner(frame)) {
+    case FRAME_OWNED_BY_GENERATOR:
+        switch (generator_of(frame)->gi_frame_state) {
+        case FRAME_CREATED:
+            return UNSTARTED;
+        case FRAME_EXECUTING:
+            return EXECUTING;
+        default:
+            return oracle_generator_finished(frame) ? FINISHED : SUSPENDED;
+        }
+    case FRAME_OWNED_BY_FRAME_OBJECT:
+        if (oracle_count(frame) == 0) {
+            return (code_of(frame)->co_flags & CO_OPTIMIZED) || frame->f_locals != NULL ? FINISHED : CLEARED;
+        }
+        return oracle_stack_depth(frame) == 0 ? CLEARED : FINISHED;
+    default:
+        /* Only what this thread runs is linked. */
+        for (_PyInterpreterFrame *linked = oracle_current_frame(); linked != NULL; linked = linked->previous) {
+            if (linked == frame) {
+                return is_incomplete(frame) ? UNSTARTED : EXECUTING;
+            }
+        }
+        return UNSTARTED;
+    }
+}
+
+int
+oracle_lasti(_PyInterpreterFrame *frame)
+{
+    return (int)(_PyInterpreterFrame_LASTI(frame) * (int)sizeof(_Py_CODEUNIT));
+}
+
+int
+oracle_line(_PyInterpreterFrame *frame)
+{
+    return PyCode_Addr2Line(code_of(frame), oracle_lasti(frame));
+}
+
+int
+oracle_parameter(_PyInterpreterFrame *frame, Py_ssize_t index)
+{
+    PyCodeObject *code = code_of(frame);
+    if (index < code->co_posonlyargcount) {
+        return 1;
+    }
+    if (index < code->co_argcount) {
+        return 2;
+    }
+    index -= code->co_argcount;
+    if (index < code->co_kwonlyargcount) {
+        return 3;
+    }
+    index -= code->co_kwonlyargcount;
+    if (code->co_flags & CO_VARARGS) {
+        if (index == 0) {
+            return 4;
+        }
+        index--;
+    }
+    return (code->co_flags & CO_VARKEYWORDS) && index == 0 ? 5 : 0;
 }
 
 /* ---- hand-made frames --------------------------------------------------- */

@@ -46,8 +46,6 @@ int oracle_owner(struct _PyInterpreterFrame *frame);
 PyObject *oracle_executable(struct _PyInterpreterFrame *frame);
 PyObject *oracle_function(struct _PyInterpreterFrame *frame);
 PyObject *oracle_frame_obj(struct _PyInterpreterFrame *frame);
-/* The mapping with the names of a module or class body; NULL for a function. */
-PyObject *oracle_namespace(struct _PyInterpreterFrame *frame);
 struct _PyInterpreterFrame *oracle_previous(struct _PyInterpreterFrame *frame);
 /* Index of the last (3.11, 3.12) or current instruction, in code units. */
 Py_ssize_t oracle_instr_index(struct _PyInterpreterFrame *frame);
@@ -67,6 +65,23 @@ int oracle_generator_finished(struct _PyInterpreterFrame *frame);
 /* The frame that runs, or NULL. To a hook that is the caller of its own frame,
  * which up to 3.13 is not linked to it yet. */
 struct _PyInterpreterFrame *oracle_current_frame(void);
+
+/* What a Python frame is, besides its slots; NULL for none. The same values as
+ * LOCALSPLUS_UNSTARTED and so on, and LOCALSPLUS_PARAMETER_*. */
+PyObject *oracle_globals(struct _PyInterpreterFrame *frame);
+PyObject *oracle_builtins(struct _PyInterpreterFrame *frame);
+PyObject *oracle_namespace(struct _PyInterpreterFrame *frame);
+PyObject *oracle_closure(struct _PyInterpreterFrame *frame);
+PyObject *oracle_frame_object(struct _PyInterpreterFrame *frame);
+int oracle_frame_state(struct _PyInterpreterFrame *frame);
+int oracle_line(struct _PyInterpreterFrame *frame);
+int oracle_lasti(struct _PyInterpreterFrame *frame);
+int oracle_parameter(struct _PyInterpreterFrame *frame, Py_ssize_t index);
+/* The frame that f_back would show, of a frame that is running. */
+struct _PyInterpreterFrame *oracle_caller(struct _PyInterpreterFrame *frame);
+/* The frame that this thread is running, past shim and incomplete ones. */
+struct _PyInterpreterFrame *oracle_running_frame(void);
+
 /* Where a frame object or a generator, coroutine or async generator keeps its
  * frame. The second is NULL for any other object; it does not create a frame
  * object, as gi_frame would. */

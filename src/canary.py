@@ -7,12 +7,21 @@ def enclosing(free):
     def canary(plain, boxed):
         late = lambda: (boxed, free)
         probe()
+        returned()
         return late
 
     return canary
 
 
 def probe():
+    nested()
+
+
+def nested():
+    pass
+
+
+def returned():
     pass
 
 

@@ -4,7 +4,10 @@
 //! about some CPython; only a frame of *this* process shows that they hold here.
 //! So a few lines of Python are run under an eval-frame function of our own, and
 //! the provider is asked about their frames: before `canary` starts, while it
-//! runs, and when a generator is suspended and finished.
+//! runs, and when a generator is suspended and finished; the layout also about what
+//! frames are besides their slots.
+
+mod questions;
 
 use std::cell::{Cell, RefCell};
 use std::ffi::{CStr, c_char, c_int, c_void};
@@ -17,6 +20,7 @@ use pyo3_ffi::PyObject;
 use crate::error::{Error, Mismatch};
 use crate::object::Object;
 use crate::official::Official;
+use crate::question::Questions;
 use crate::read::{Fault, Functions, kind};
 use crate::runtime::{
     Interruption, PendingException, Symbols, attribute, may_end_thread, sys_attribute, text,
@@ -49,10 +53,20 @@ type AllowSpecialization = unsafe extern "C" fn(*mut c_void, c_int);
 /// A moment at which a canary frame is looked at.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Moment {
+    /// The module's code has not started.
+    Module,
     /// `canary` has not started.
     Entry,
     /// `canary` is calling `probe`.
     Started,
+    /// `probe` is calling `nested`.
+    Nested,
+    /// `probe` has returned; its frame object is held.
+    Returned,
+    /// The generator has been made.
+    Created,
+    /// The generator is about to run.
+    Resumed,
     /// The generator is suspended at its `yield`.
     Suspended,
     /// The generator has finished, and is held.
@@ -62,8 +76,13 @@ enum Moment {
 impl Moment {
     fn text(self) -> &'static str {
         match self {
+            Self::Module => "of the module",
             Self::Entry => "before it starts",
             Self::Started => "while it runs",
+            Self::Nested => "below another",
+            Self::Returned => "that has returned",
+            Self::Created => "of a new generator",
+            Self::Resumed => "of a generator that goes on",
             Self::Suspended => "suspended",
             Self::Finished => "finished",
         }
@@ -80,6 +99,14 @@ pub enum Subject<'a> {
 }
 
 impl Subject<'_> {
+    /// What a layout answers besides.
+    fn questions(&self) -> Option<&'static Questions> {
+        match self {
+            Self::Layout(functions) => functions.questions,
+            Self::Official(_) => None,
+        }
+    }
+
     fn code(&self, frame: usize) -> Option<NonNull<PyObject>> {
         match self {
             // SAFETY: `frame` is what the interpreter has handed to `hook`, and
@@ -365,9 +392,25 @@ struct Canary<'a> {
     own: RefCell<Vec<Object>>,
     canary_code: Cell<usize>,
     probe_code: Cell<usize>,
+    nested_code: Cell<usize>,
+    returned_code: Cell<usize>,
     generator_code: Cell<usize>,
+    module_code: Cell<usize>,
     canary_frame: Cell<usize>,
+    probe_frame: Cell<usize>,
     generator_frame: Cell<usize>,
+    /// The frame that was running when `canary` was called; 0 for none.
+    below: Cell<usize>,
+    /// The function `canary`.
+    function: RefCell<Option<Object>>,
+    globals: RefCell<Option<Object>>,
+    /// Made for the canary: nobody else's.
+    builtins: RefCell<Option<Object>>,
+    /// In which the module's code runs a second time.
+    namespace: RefCell<Option<Object>>,
+    /// Of `probe`'s frame.
+    frame_object: RefCell<Option<Object>>,
+    generator: RefCell<Option<Object>>,
     seen: RefCell<Vec<Moment>>,
     failure: RefCell<Option<Failure>>,
 }
@@ -389,9 +432,20 @@ impl<'a> Canary<'a> {
             own: RefCell::default(),
             canary_code: Cell::default(),
             probe_code: Cell::default(),
+            nested_code: Cell::default(),
+            returned_code: Cell::default(),
             generator_code: Cell::default(),
+            module_code: Cell::default(),
             canary_frame: Cell::default(),
+            probe_frame: Cell::default(),
             generator_frame: Cell::default(),
+            below: Cell::default(),
+            function: RefCell::default(),
+            globals: RefCell::default(),
+            builtins: RefCell::default(),
+            namespace: RefCell::default(),
+            frame_object: RefCell::default(),
+            generator: RefCell::default(),
             seen: RefCell::default(),
             failure: RefCell::default(),
         })
@@ -407,18 +461,35 @@ impl<'a> Canary<'a> {
         // SAFETY: Py_CompileString gives a reference away.
         let module = unsafe { Object::from_owned_ptr(module) }?;
         self.own.borrow_mut().push(module.clone());
-        // SAFETY: the thread is attached.
-        let globals = unsafe { ffi::PyDict_New() };
-        // SAFETY: PyDict_New gives a reference away.
-        let globals = unsafe { Object::from_owned_ptr(globals) }?;
+        let dict = || {
+            // SAFETY: the thread is attached.
+            let dict = unsafe { ffi::PyDict_New() };
+            // SAFETY: PyDict_New gives a reference away.
+            unsafe { Object::from_owned_ptr(dict) }
+        };
+        let [globals, builtins, namespace] = [dict()?, dict()?, dict()?];
+        let name = c"__builtins__".as_ptr();
+        // SAFETY: a dict, a C string and an object, all alive.
+        if unsafe { ffi::PyDict_SetItemString(globals.as_ptr(), name, builtins.as_ptr()) } < 0 {
+            return None;
+        }
+        *self.globals.borrow_mut() = Some(globals.clone());
+        *self.builtins.borrow_mut() = Some(builtins);
+        *self.namespace.borrow_mut() = Some(namespace.clone());
         let eval_code = ffi::PyEval_EvalCode as *const ();
         // SAFETY: that function, which may unwind.
         let eval_code = unsafe { std::mem::transmute::<*const (), EvalCode>(eval_code) };
-        let [code, namespace] = [module.as_ptr(), globals.as_ptr()];
-        // SAFETY: a code object and a dict, all alive.
-        let none = may_end_thread(|| unsafe { eval_code(code, namespace, namespace) });
-        // SAFETY: PyEval_EvalCode gives a reference away.
-        unsafe { Object::from_owned_ptr(none) }?;
+        let evaluate = |locals: &Object| {
+            let [code, globals, locals] = [&module, &globals, locals].map(Object::as_ptr);
+            // SAFETY: a code object and two dicts, all alive.
+            let none = may_end_thread(|| unsafe { eval_code(code, globals, locals) });
+            // SAFETY: PyEval_EvalCode gives a reference away.
+            unsafe { Object::from_owned_ptr(none) }
+        };
+        evaluate(&globals)?;
+        // Once more, with a namespace that is something else than the globals.
+        self.module_code.set(module.as_ptr() as usize);
+        evaluate(&namespace)?;
         let global = |name: &CStr| {
             // SAFETY: a dict and a C string; the answer is borrowed or NULL.
             let value = unsafe { ffi::PyDict_GetItemString(globals.as_ptr(), name.as_ptr()) };
@@ -436,12 +507,19 @@ impl<'a> Canary<'a> {
         own(&enclosing)?;
         let canary = call(&enclosing, &[&self.free])?;
         self.probe_code.set(own(&global(c"probe")?)?);
+        self.nested_code.set(own(&global(c"nested")?)?);
+        self.returned_code.set(own(&global(c"returned")?)?);
         self.canary_code.set(own(&canary)?);
+        *self.function.borrow_mut() = Some(canary.clone());
         call(&canary, &[&self.plain, &self.boxed])?;
 
         let generator = global(c"generator")?;
         self.generator_code.set(own(&generator)?);
         let generator = call(&generator, &[&self.plain])?;
+        *self.generator.borrow_mut() = Some(generator.clone());
+        if let Some(questions) = self.subject.questions() {
+            self.check(Moment::Created, self.frame_of_generator(questions));
+        }
         let next = ffi::PyIter_Next as *const ();
         // SAFETY: that function, which may unwind.
         let next = unsafe { std::mem::transmute::<*const (), Next>(next) };
@@ -476,8 +554,19 @@ impl<'a> Canary<'a> {
             self.check(Moment::Entry, frame);
         } else if code == self.probe_code.get() {
             self.check(Moment::Started, self.canary_frame.get());
+            self.probe_frame.set(frame);
+        } else if code == self.nested_code.get() {
+            self.check(Moment::Nested, self.probe_frame.get());
+        } else if code == self.returned_code.get() {
+            // Where it is now, the frame object says.
+            self.check(Moment::Returned, self.probe_frame.get());
         } else if code == self.generator_code.get() {
             self.generator_frame.set(frame);
+            if self.generator.borrow().is_some() && !self.seen_already(Moment::Resumed) {
+                self.check(Moment::Resumed, frame);
+            }
+        } else if code == self.module_code.get() {
+            self.check(Moment::Module, frame);
         }
         true
     }
@@ -487,14 +576,35 @@ impl<'a> Canary<'a> {
             return;
         }
         self.seen.borrow_mut().push(moment);
-        if let Err(failure) = self.compare(moment, frame) {
+        let compared = match (moment, self.subject.questions()) {
+            (Moment::Entry | Moment::Started | Moment::Suspended | Moment::Finished, questions) => {
+                let compared = self.compare(moment, frame);
+                compared.and_then(|()| match questions {
+                    Some(questions) => self.compare_questions(questions, moment, frame),
+                    None => Ok(()),
+                })
+            }
+            (_, Some(questions)) => self.compare_questions(questions, moment, frame),
+            (_, None) => Ok(()),
+        };
+        if let Err(failure) = compared {
             *self.failure.borrow_mut() = Some(failure);
         }
     }
 
+    fn seen_already(&self, moment: Moment) -> bool {
+        self.seen.borrow().contains(&moment)
+    }
+
     fn saw_everything(&self) -> Result<(), Failure> {
-        use Moment::{Entry, Finished, Started, Suspended};
-        let expected = [Entry, Started, Suspended, Finished];
+        use Moment::*;
+        let mut expected = vec![
+            Module, Entry, Started, Nested, Returned, Created, Resumed, Suspended, Finished,
+        ];
+        if self.subject.questions().is_none() {
+            // There is no way to its frame before it runs.
+            expected.retain(|&moment| moment != Created);
+        }
         let seen = self.seen.borrow();
         if *seen == expected {
             return Ok(());
@@ -516,6 +626,7 @@ impl<'a> Canary<'a> {
             Moment::Started => &[(0, plain), (1, boxed), (3, free)],
             Moment::Suspended => &[(0, plain)],
             Moment::Finished => &[(0, None)],
+            _ => &[],
         };
         let asked = Asked {
             subject: self.subject,

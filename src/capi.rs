@@ -44,7 +44,7 @@ impl Frame {
 /// Answers what `ask` does, or sets the exception for its error and answers
 /// `failed`.
 #[inline(always)]
-fn answer<T>(failed: T, ask: impl FnOnce() -> Result<T, Error>) -> T {
+pub(crate) fn answer<T>(failed: T, ask: impl FnOnce() -> Result<T, Error>) -> T {
     // Nothing that a panic could leave half done is reachable from here.
     match catch_unwind(AssertUnwindSafe(ask)) {
         Ok(Ok(answer)) => answer,
@@ -75,12 +75,13 @@ fn raise(error: &Error) {
         | Error::Started
         | Error::NotAnArgument { .. }
         | Error::NotADict
+        | Error::Released { .. }
         // SAFETY: as above.
         | Error::NotPythonCode => unsafe { ffi::PyExc_ValueError },
         // SAFETY: as above.
         Error::NoSuchName { .. } => unsafe { ffi::PyExc_KeyError },
         // SAFETY: as above.
-        Error::NotAStr { .. } => unsafe { ffi::PyExc_TypeError },
+        Error::NotAStr { .. } | Error::WrongType { .. } => unsafe { ffi::PyExc_TypeError },
         // SAFETY: as above.
         Error::NoMemory => unsafe { ffi::PyExc_MemoryError },
         // SAFETY: as above.
@@ -318,22 +319,6 @@ pub unsafe extern "C" fn localsplus_code(frame: *mut u8) -> *mut PyObject {
             }
             // SAFETY: as above.
             Err(fault) => Err(unsafe { reader.error(fault, address, Question::Code) }),
-        }
-    })
-}
-
-/// # Safety
-/// As [`localsplus_get_local`].
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn localsplus_lasti(frame: *mut u8) -> c_int {
-    answer(-1, || {
-        let Frame { address, reader } = Frame::new(frame)?;
-        // SAFETY: frame and thread are as the caller promises.
-        match unsafe { (reader.functions.lasti)(address) } {
-            // CPython keeps it in an int as well.
-            Ok(lasti) => Ok(lasti as c_int),
-            // SAFETY: as above.
-            Err(fault) => Err(unsafe { reader.error(fault, address, Question::Lasti) }),
         }
     })
 }

@@ -89,6 +89,26 @@ pub enum Error {
     /// The interpreter has no memory left. (`MemoryError` in C.)
     #[error("out of memory")]
     NoMemory,
+    /// The frame has let go of its function, to which its globals and builtins
+    /// belong: a finished generator has. (`ValueError` in C.)
+    #[error(
+        "argument 'frame' has no function any more, hence no {question}: ask before the \
+         generator has finished"
+    )]
+    Released {
+        /// What was asked.
+        question: &'static str,
+    },
+    /// An object that has no frame of the kind asked for. (`TypeError` in C.)
+    #[error("argument '{argument}' must be {expected}, not {found}")]
+    WrongType {
+        /// The argument's name in `localsplus.h`.
+        argument: &'static str,
+        /// The types that it may be of.
+        expected: &'static str,
+        /// The name of its type.
+        found: Box<str>,
+    },
     /// This provider cannot answer this question, though it answers others.
     /// (`RuntimeError` in C.)
     #[error(

@@ -47,7 +47,7 @@ pub unsafe fn provider() -> Result<&'static CStr, Error> {
 
 /// The reader, or why there is none. Python's error indicator stays as it is.
 #[inline]
-fn chosen() -> Result<&'static Reader, Error> {
+pub(crate) fn chosen() -> Result<&'static Reader, Error> {
     reader().inspect_err(|_| Interruption::postpone())
 }
 
@@ -92,15 +92,19 @@ impl<'a> Frame<'a> {
     pub unsafe fn from_ptr<T>(pointer: *mut T) -> Result<Self, Error> {
         let reader = chosen()?;
         let pointer = NonNull::new(pointer.cast()).ok_or(Error::Null { argument: "frame" })?;
-        let frame = Self {
-            pointer,
-            reader,
-            owner: PhantomData,
-        };
+        let frame = Self::new(pointer, reader);
         // SAFETY: the caller promises a live frame and an attached thread.
         let code = unsafe { (reader.functions.code)(frame.address()) };
         code.map_err(|fault| frame.error(fault, Question::Code))?;
         Ok(frame)
+    }
+
+    pub(crate) fn new(pointer: NonNull<u8>, reader: &'static Reader) -> Self {
+        Self {
+            pointer,
+            reader,
+            owner: PhantomData,
+        }
     }
 
     /// The frame's address.
@@ -113,7 +117,7 @@ impl<'a> Frame<'a> {
     }
 
     #[cold]
-    fn error(&self, fault: Fault, question: Question) -> Error {
+    pub(crate) fn error(&self, fault: Fault, question: Question) -> Error {
         // SAFETY: `from_ptr` was promised a live frame and an attached thread.
         unsafe { self.reader.error(fault, self.address(), question) }
     }
@@ -258,7 +262,7 @@ const _: () = assert!(size_of::<Option<Object>>() == size_of::<*mut PyObject>())
 
 /// An index beyond `isize` is out of range all the same.
 #[inline(always)]
-fn clamp(index: usize) -> isize {
+pub(crate) fn clamp(index: usize) -> isize {
     isize::try_from(index).unwrap_or(isize::MAX)
 }
 

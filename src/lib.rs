@@ -104,25 +104,40 @@
 //! [`Frame::arguments`] rebuilds the arguments of a call from a frame that has not
 //! started, ready to call something else with them.
 //!
+//! # What a frame is, besides
+//!
+//! Its [`State`], [function](Frame::function), [globals](Frame::globals),
+//! [namespace](Frame::namespace), [line](Frame::line), [parameters](Frame::parameter)
+//! and so on are read through the layout. What the frame has let go of is not
+//! followed: a finished generator has no function any more, hence no globals. The
+//! [frame below](Frame::previous) is the one that `f_back` would show, and no frame
+//! object is made. With the official provider and no layout these questions are
+//! [`Error::Unanswerable`], but for the instruction and the line, which the
+//! interpreter itself answers since 3.12.
+//!
 //! # How the provider is chosen
 //!
 //! Once for the process, at the first call or by [`init`]: the official symbol, if
 //! it is exported and its signature proves right on a frame of known content; else
 //! the layout of exactly this version and build, if type sizes, the interpreter's
-//! own `_Py_DebugOffsets` (3.13 and later) and such a frame agree with it; else a
+//! own `_Py_DebugOffsets` (3.13 and later) and such frames agree with it; else a
 //! refusal. `LOCALSPLUS_PROVIDER=official` or `=layout` in the environment forces
 //! one.
 
 mod arguments;
 mod canary;
 mod capi;
+mod capi_question;
 mod error;
+mod exported;
 mod frame;
+mod frame_questions;
 mod layout;
 mod name_map;
 mod names;
 mod object;
 mod official;
+mod question;
 mod read;
 mod reader;
 mod runtime;
@@ -131,6 +146,7 @@ pub use arguments::Arguments;
 pub use error::Error;
 pub use frame::{Flags, Frame, Kind, Locals, Slot, init, provider};
 pub use object::Object;
+pub use question::{Parameter, State};
 
 /// Compiles the README's example.
 #[cfg(doctest)]

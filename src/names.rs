@@ -16,7 +16,7 @@ use crate::error::Error;
 use crate::frame::Frame;
 use crate::layout::Layout;
 use crate::object::Object;
-use crate::read::{CO_OPTIMIZED, Fault, Interpreter, PythonFrame, flags, kind};
+use crate::read::{Fault, Interpreter, PythonFrame, flags, kind};
 use crate::reader::{Question, Reader};
 use crate::runtime::{PendingException, Symbols};
 
@@ -50,15 +50,8 @@ pub unsafe fn namespace<L: Layout, I: Interpreter>(
 ) -> Result<Option<NonNull<PyObject>>, Fault> {
     // SAFETY: passed on to the caller.
     let python = unsafe { PythonFrame::<L, I>::new(frame) }?;
-    // What 3.11 and 3.12 keep there for a function are copies. A finished generator
-    // has let go of it.
-    if python.code_int(L::ROW.code.co_flags) & CO_OPTIMIZED != 0 || !python.all_live(0) {
-        return Ok(None);
-    }
-    match python.frame_word(L::ROW.frame.locals) {
-        0 => Ok(None),
-        namespace => Ok(python.new_reference(namespace)),
-    }
+    let namespace = python.namespace();
+    Ok(namespace.and_then(|namespace| python.new_reference(namespace.as_ptr() as usize)))
 }
 
 /// One question about a name, in one frame.

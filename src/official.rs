@@ -79,6 +79,7 @@ pub static FUNCTIONS: Functions = Functions {
         None => Packed::new(Err(Fault::Unanswerable)),
     },
     direct: None,
+    questions: None,
 };
 
 impl Official {

@@ -15,6 +15,7 @@ use crate::capi::Direct;
 use crate::layout::slot::Slot;
 use crate::layout::{Layout, Row, StackTop};
 use crate::names;
+use crate::question::Questions;
 
 /// `CO_FAST_*`: the bits of a kind that mean the same in every version.
 pub mod kind {
@@ -48,6 +49,8 @@ pub(crate) const CO_VARKEYWORDS: i32 = 0x8;
 pub const OWNED_BY_THREAD: u8 = 0;
 /// `FRAME_OWNED_BY_GENERATOR`, likewise.
 pub const OWNED_BY_GENERATOR: u8 = 1;
+/// `FRAME_OWNED_BY_FRAME_OBJECT`, likewise.
+pub const OWNED_BY_FRAME_OBJECT: u8 = 2;
 /// From this owner on, a frame is a shim: it runs no Python code, and its other
 /// fields may be junk.
 pub const OWNED_BY_INTERPRETER: u8 = 3;
@@ -107,7 +110,7 @@ pub trait Interpreter: 'static {
 /// # Safety
 /// `base + offset` is the address of a live, initialised `T`.
 #[inline(always)]
-unsafe fn field<T: Copy>(base: usize, offset: usize) -> T {
+pub(crate) unsafe fn field<T: Copy>(base: usize, offset: usize) -> T {
     let address = base.wrapping_add(offset) as *const T;
     // SAFETY: the caller promises a live, initialised `T` there. Several kinds at
     // once may be at any alignment.
@@ -126,8 +129,8 @@ pub(crate) enum Prologue {
 /// A frame that is known to run Python code. Two words, so that it is passed in
 /// registers.
 pub(crate) struct PythonFrame<L, I> {
-    frame: usize,
-    code: usize,
+    pub(crate) frame: usize,
+    pub(crate) code: usize,
     types: PhantomData<(L, I)>,
 }
 
@@ -158,7 +161,7 @@ impl<L: Layout, I: Interpreter> PythonFrame<L, I> {
     }
 
     #[inline(always)]
-    fn owner(&self) -> u8 {
+    pub(crate) fn owner(&self) -> u8 {
         // SAFETY: as in `new`.
         unsafe { field(self.frame, L::ROW.frame.owner) }
     }
@@ -185,7 +188,7 @@ impl<L: Layout, I: Interpreter> PythonFrame<L, I> {
     }
 
     #[inline(always)]
-    fn count(&self) -> usize {
+    pub(crate) fn count(&self) -> usize {
         // Never negative: without the sign it takes no extension.
         self.code_int(L::ROW.code.co_nlocalsplus) as u32 as usize
     }
@@ -213,7 +216,7 @@ impl<L: Layout, I: Interpreter> PythonFrame<L, I> {
     /// The number of leading slots whose memory is in use (R7); more than there
     /// are slots if all of them are.
     #[inline(always)]
-    fn live(&self) -> usize {
+    pub(crate) fn live(&self) -> usize {
         let row: &Row = &const { L::ROW };
         if self.owner() == OWNED_BY_GENERATOR && self.generator_is_finished() {
             // 3.11 and 3.12 keep the old stack top here, over freed slots.
@@ -298,7 +301,7 @@ impl<L: Layout, I: Interpreter> PythonFrame<L, I> {
 
     /// Where the bytecode begins that the frame's instruction pointer is in.
     #[inline(always)]
-    fn code_start(&self) -> usize {
+    pub(crate) fn code_start(&self) -> usize {
         let row: &Row = &const { L::ROW };
         let main = self.code + row.code.co_code_adaptive;
         let (Some(tlbc_index), Some(co_tlbc)) = (row.frame.tlbc_index, row.code.co_tlbc) else {
@@ -554,7 +557,7 @@ impl<L: Layout, I: Interpreter> PythonFrame<L, I> {
 /// # Safety
 /// `object` is the address of a live object of layout `L`.
 #[inline(always)]
-unsafe fn type_of<L: Layout>(object: usize) -> usize {
+pub(crate) unsafe fn type_of<L: Layout>(object: usize) -> usize {
     // SAFETY: every object has a type.
     unsafe { field(object, L::ROW.object.ob_type) }
 }
@@ -987,7 +990,7 @@ unsafe fn drop_all<I: Interpreter>(values: *mut *mut PyObject, count: usize) {
 
 /// A value as C has it.
 #[inline(always)]
-fn pointer(value: Option<NonNull<PyObject>>) -> *mut PyObject {
+pub(crate) fn pointer(value: Option<NonNull<PyObject>>) -> *mut PyObject {
     value.map_or(std::ptr::null_mut(), NonNull::as_ptr)
 }
 
@@ -1024,6 +1027,8 @@ pub struct Functions {
     pub argument: unsafe fn(frame: usize, index: usize) -> Packed,
     /// What C calls without a detour, if there is such a thing.
     pub direct: Option<Direct>,
+    /// What the frame is, besides its slots; of a layout only.
+    pub questions: Option<&'static Questions>,
 }
 
 impl Functions {
@@ -1047,6 +1052,7 @@ impl Functions {
             parameters: arguments::parameters::<L, I>,
             argument: arguments::argument::<L, I>,
             direct: Some(Direct::of::<L, I>()),
+            questions: Some(const { &Questions::of::<L, I>() }),
         }
     }
 }

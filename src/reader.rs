@@ -12,9 +12,11 @@ use pyo3_ffi as ffi;
 use crate::canary::{self, Failure, Subject};
 use crate::capi;
 use crate::error::{Error, Mismatch};
+use crate::exported::Exported;
 use crate::layout::cross_check::cross_check;
 use crate::layout::{Build, Row, TABLE};
 use crate::official::{self, Official};
+use crate::question::Questions;
 use crate::read::{Fault, Functions};
 use crate::runtime::{self, Obscure, PendingException, Running, Runtime, Symbols, may_end_thread};
 
@@ -22,8 +24,12 @@ use crate::runtime::{self, Obscure, PendingException, Running, Runtime, Symbols,
 #[derive(Debug)]
 pub struct Reader {
     name: CString,
-    /// How questions are answered.
+    /// How slots are read.
     pub functions: &'static Functions,
+    /// How everything else about a frame is answered, where its layout is known.
+    pub questions: Option<&'static Questions>,
+    /// What the interpreter exports about frames.
+    pub exported: Exported,
 }
 
 impl Reader {
@@ -53,10 +59,16 @@ impl Reader {
                 capacity,
                 count: count(),
             },
-            (_, question) => Error::Unanswerable {
-                question: question.name(),
-                provider: self.name.to_string_lossy().into(),
-            },
+            (_, question) => self.unanswerable(question.name()),
+        }
+    }
+
+    /// The error for a question that this provider cannot answer.
+    #[cold]
+    pub fn unanswerable(&self, question: &'static str) -> Error {
+        Error::Unanswerable {
+            question,
+            provider: self.name.to_string_lossy().into(),
         }
     }
 }
@@ -81,6 +93,8 @@ pub enum Question {
     Kind(isize),
     /// The value of a slot.
     Slot(isize),
+    /// Something else about the frame.
+    Field(&'static str),
     /// The values of all slots.
     Slots {
         /// The room for them.
@@ -103,6 +117,7 @@ impl Question {
             Self::Names => "the names of slots",
             Self::Kind(_) => "the kind of a slot",
             Self::Slot(_) => "a slot with these flags",
+            Self::Field(name) => name,
             Self::Slots { .. } => "the values of slots",
             Self::Name => "the slots of a name",
             Self::Namespace => "the namespace",
@@ -267,12 +282,9 @@ pub fn choose(
     if runtime.implementation != "cpython" || runtime.minor().is_none_or(|minor| minor < 11) {
         return Err(unsupported(format!("it needs {}", supported())));
     }
-    if let Err(name) = Running::attach(symbols) {
-        return Err(unsupported(format!(
-            "{} is not exported",
-            name.to_string_lossy()
-        )));
-    }
+    let missing = |name: &CStr| unsupported(format!("{} is not exported", name.to_string_lossy()));
+    Running::attach(symbols).map_err(missing)?;
+    let exported = Exported::find(symbols).map_err(missing)?;
     // Proved even where the official function is used: it answers the questions
     // that the official API does not.
     let layout = match layout(runtime, symbols) {
@@ -287,12 +299,18 @@ pub fn choose(
             official => official.map_err(|unusable| Some(unusable.reason())),
         },
     };
+    let questions = layout
+        .as_ref()
+        .ok()
+        .and_then(|layout| layout.functions.questions);
     match (official, layout, forced) {
         (Ok(official), ..) => {
             official.adopt();
             Ok(Reader {
                 name: c"official".to_owned(),
                 functions: &official::FUNCTIONS,
+                questions,
+                exported,
             })
         }
         (Err(reason), _, Some(Forced::Official)) => Err(Error::Forced {
@@ -312,6 +330,8 @@ pub fn choose(
             Ok(Reader {
                 name: c_string(name),
                 functions: layout.functions,
+                questions,
+                exported,
             })
         }
         (Err(rejected), Err(reason), _) => {

@@ -7,9 +7,10 @@ use std::collections::HashMap;
 use std::ptr::{NonNull, null_mut};
 
 use localsplus::internals::{
-    Fault, Functions, Interpreter, Layout, Row, StackTop, TABLE, flags, kind, v3_11, v3_12, v3_13,
-    v3_14, v3_15,
+    Fault, Functions, Instruction, Interpreter, Layout, Row, StackTop, TABLE, flags, kind, v3_11,
+    v3_12, v3_13, v3_14, v3_15,
 };
+use localsplus::{Parameter, State};
 use pyo3_ffi::PyObject;
 
 const CO_OPTIMIZED: i32 = 1;
@@ -830,5 +831,202 @@ for_every_layout! {
         frame.frame.put_word(locals, JUNK);
         frame.generator_state(frame.row.generator.finished);
         assert_eq!(namespace(&frame), 0);
+    }
+}
+
+/// What a frame is, besides its slots.
+impl Built {
+    fn state(&self) -> State {
+        let questions = self.functions.questions.expect("a layout's");
+        // SAFETY: the frame is complete, and nobody runs it.
+        unsafe { (questions.state)(self.frame.address()) }.expect("a Python frame")
+    }
+
+    /// function, globals, builtins, namespace, closure, frame object; 0 for none.
+    fn objects(&self) -> [usize; 6] {
+        let questions = self.functions.questions.expect("a layout's");
+        let ask = [
+            questions.function,
+            questions.globals,
+            questions.builtins,
+            questions.namespace,
+            questions.closure,
+            questions.frame_object,
+        ];
+        ask.map(|ask| {
+            // SAFETY: as above.
+            let object = unsafe { ask(self.frame.address()) }.expect("a Python frame");
+            object.map_or(0, |object| object.as_ptr() as usize)
+        })
+    }
+
+    fn previous(&self) -> usize {
+        let questions = self.functions.questions.expect("a layout's");
+        // SAFETY: as above, and so are the frames below.
+        let below = unsafe { (questions.previous)(self.frame.address()) };
+        below
+            .expect("a frame")
+            .map_or(0, |frame| frame.as_ptr() as usize)
+    }
+
+    fn link(&mut self, below: usize) {
+        self.frame.put_word(self.row.frame.previous, below);
+    }
+}
+
+for_every_layout! {
+    fn states<L>() {
+        let mut frame = Built::new::<L>(&[LOCAL]);
+        assert_eq!(frame.state(), State::Unstarted);
+        frame.instruction(FIRST_TRACEABLE as isize - 1);
+        assert_eq!(frame.state(), State::Unstarted);
+        frame.started();
+        assert_eq!(frame.state(), State::Executing);
+        frame.owner(2);
+        assert_eq!(frame.state(), State::Finished);
+        frame.stack_covers(0);
+        assert_eq!(frame.state(), State::Cleared);
+        let generator: &[(State, &[i8])] = match frame.row.minor {
+            11 | 12 => &[
+                (State::Unstarted, &[-2]),
+                (State::Suspended, &[-1]),
+                (State::Executing, &[0]),
+                (State::Finished, &[1, 4]),
+            ],
+            13 | 14 => &[
+                (State::Unstarted, &[-3]),
+                (State::Suspended, &[-2, -1]),
+                (State::Executing, &[0]),
+                (State::Finished, &[1, 4]),
+            ],
+            _ => &[
+                (State::Unstarted, &[0]),
+                (State::Suspended, &[1, 2, 3]),
+                (State::Executing, &[4]),
+                (State::Finished, &[5]),
+            ],
+        };
+        for &(expected, states) in generator {
+            for &state in states {
+                frame.generator_state(state);
+                assert_eq!(frame.state(), expected, "state {state}");
+            }
+        }
+    }
+
+    /// At the first instruction, in a function without a prologue.
+    fn state_at_the_first_instruction<L>() {
+        let mut frame = Built::new::<L>(&[LOCAL]);
+        frame.code.put_int(frame.row.code.co_firsttraceable, 0);
+        match (frame.row.frame.instruction_kind, frame.row.frame.stack_top_kind) {
+            (Instruction::Last, _) => {
+                assert_eq!(frame.state(), State::Unstarted);
+                frame.instruction(0);
+                assert_eq!(frame.state(), State::Executing);
+            }
+            (Instruction::Next, StackTop::Pointer) => {
+                assert_eq!(frame.state(), State::Unstarted);
+                frame.link(JUNK);
+                assert_eq!(frame.state(), State::Executing);
+            }
+            // 3.13 looks whether the thread is running it: there is none here.
+            (Instruction::Next, StackTop::Index) => {}
+        }
+        frame.instruction(1);
+        assert_eq!(frame.state(), State::Executing);
+    }
+
+    fn objects<L>() {
+        let mut frame = Built::new::<L>(&[LOCAL]);
+        let closure = frame.tuple(&[]);
+        frame.closure(closure);
+        let [globals, builtins, namespace, object] = [(); 4].map(|()| frame.object(PLAIN));
+        let offsets = frame.row.frame;
+        frame.frame.put_word(offsets.globals, globals);
+        frame.frame.put_word(offsets.builtins, builtins);
+        frame.frame.put_word(offsets.locals, namespace);
+        frame.frame.put_word(offsets.frame_obj, object);
+        let [function, ..] = frame.objects();
+        assert_eq!(frame.objects(), [function, globals, builtins, 0, closure, object]);
+        frame.code.put_int(frame.row.code.co_flags, 0);
+        assert_eq!(frame.objects(), [function, globals, builtins, namespace, closure, object]);
+        // No reference is taken here.
+        TAKEN.with_borrow(|taken| assert!(taken.values().all(|&count| count == 0)));
+        // The frame object is around a frame that it owns.
+        frame.owner(2);
+        let around = frame.frame.address() - frame.row.frame_object.f_frame_data;
+        assert_eq!(frame.objects(), [function, globals, builtins, namespace, closure, around]);
+        // Without a function the other fields may be junk.
+        frame.owner(0);
+        let none = frame.object(PLAIN);
+        frame.frame.put_word(offsets.function, none);
+        frame.frame.put_word(offsets.globals, JUNK);
+        assert_eq!(frame.objects(), [0, 0, 0, namespace, 0, object]);
+        // What a finished generator has let go of is not looked at.
+        for offset in [offsets.function, offsets.globals, offsets.builtins, offsets.locals, offsets.frame_obj] {
+            frame.frame.put_word(offset, JUNK);
+        }
+        frame.generator_state(frame.row.generator.finished);
+        assert_eq!(frame.objects(), [0; 6]);
+    }
+
+    /// Shim frames and those that have not reached their own code are passed over.
+    fn previous<L>() {
+        let [mut shim, mut incomplete] = [(); 2].map(|()| Built::new::<L>(&[]));
+        let [mut caller, mut callee] = [(); 2].map(|()| Built::new::<L>(&[]));
+        for offset in (0..shim.row.frame.size).step_by(8) {
+            shim.frame.put_word(offset, JUNK);
+        }
+        shim.owner(3);
+        caller.started();
+        incomplete.link(caller.frame.address());
+        shim.link(incomplete.frame.address());
+        callee.link(shim.frame.address());
+        callee.started();
+        assert_eq!(callee.previous(), caller.frame.address());
+        assert_eq!(shim.previous(), caller.frame.address());
+        assert_eq!(caller.previous(), 0);
+        // What does not run is not linked, whatever the field says.
+        callee.link(JUNK);
+        callee.not_started();
+        assert_eq!(callee.previous(), 0);
+        for state in [callee.row.generator.created, callee.row.generator.executing - 1] {
+            callee.generator_state(state);
+            assert_eq!(callee.previous(), 0, "state {state}");
+        }
+        callee.generator_state(callee.row.generator.finished);
+        assert_eq!(callee.previous(), 0);
+        callee.generator_state(callee.row.generator.executing);
+        callee.link(shim.frame.address());
+        assert_eq!(callee.previous(), caller.frame.address());
+    }
+
+    fn parameters<L>() {
+        let mut frame = Built::new::<L>(&[LOCAL; 7]);
+        let code = frame.row.code;
+        frame.code.put_int(code.co_argcount, 3);
+        frame.code.put_int(code.co_posonlyargcount, 1);
+        frame.code.put_int(code.co_kwonlyargcount, 1);
+        frame.code.put_int(code.co_flags, CO_OPTIMIZED | CO_VARARGS | CO_VARKEYWORDS);
+        let questions = frame.functions.questions.expect("a layout's");
+        // SAFETY: the frame is complete, and nobody runs it.
+        let ask = |index| unsafe { (questions.parameter)(frame.frame.address(), index) };
+        let expected = [
+            Some(Parameter::PositionalOnly),
+            Some(Parameter::Positional),
+            Some(Parameter::Positional),
+            Some(Parameter::KeywordOnly),
+            Some(Parameter::VarPositional),
+            Some(Parameter::VarKeyword),
+            None,
+        ];
+        for (index, expected) in expected.into_iter().enumerate() {
+            assert_eq!(ask(index as isize), Ok(expected), "slot {index}");
+        }
+        for index in [-1, 7, isize::MIN, isize::MAX] {
+            assert_eq!(ask(index), Err(Fault::Index), "slot {index}");
+        }
+        // SAFETY: as above.
+        assert_eq!(unsafe { (questions.parameter_count)(frame.frame.address()) }, Ok(6));
     }
 }

@@ -135,6 +135,10 @@ fn official_without_layout() {
     let _standin = standin(behaviour.as_deref().unwrap_or("WITH_NAMES"));
     let reader = choose(&future(&symbols), &symbols, None).expect("the official functions");
     assert_eq!(reader.name(), c"official");
+    // Nothing else about frames can be told, and that is an error of its own.
+    assert!(reader.questions.is_none());
+    let told = reader.unanswerable("the state").to_string();
+    assert!(told.contains("cannot answer the state"), "{told}");
     let forced = choose(&future(&symbols), &symbols, Some(Forced::Layout));
     let forced = forced.expect_err("no layout").to_string();
     assert!(forced.contains(&format!("CPython 3.{minor}.0")), "{forced}");

@@ -13,7 +13,6 @@ use std::path::Path;
 use std::sync::OnceLock;
 
 use glob::Pattern;
-use localsplus::internals::TABLE;
 use localsplus::{Error, Frame, Object};
 use pyo3_ffi as ffi;
 use pyo3_ffi::PyObject;
@@ -102,8 +101,8 @@ unsafe fn look_at(frame: *mut InterpreterFrame, is_thrown_into: bool) -> bool {
     let seen = unsafe { Frame::from_ptr(frame) }.and_then(|frame| {
         let how = match is_thrown_into {
             true => Entry::Thrown,
-            // SAFETY: as above.
-            false if unsafe { is_resumed(frame.as_ptr()) } => Entry::Resumed,
+            // Nobody can tell in a version that is read without a layout.
+            false if frame.is_generator().unwrap_or(false) => Entry::Resumed,
             false => Entry::Called,
         };
         tracer.see(frame, how)
@@ -112,32 +111,6 @@ unsafe fn look_at(frame: *mut InterpreterFrame, is_thrown_into: bool) -> bool {
         tracer.write(&format!("a frame could not be read: {error}\n"));
         false
     })
-}
-
-/// The offset of the field that says who owns a frame, where it is known.
-static OWNER: OnceLock<Option<usize>> = OnceLock::new();
-const OWNED_BY_GENERATOR: u8 = 1;
-
-/// Whether the frame is in a generator or coroutine, which makes it its own after
-/// the call. (`localsplus` does not tell in its public API.)
-///
-/// # Safety
-/// `frame` is a live frame that this thread is about to evaluate.
-unsafe fn is_resumed(frame: *mut InterpreterFrame) -> bool {
-    let offset = OWNER.get_or_init(|| {
-        // SAFETY: eval-frame functions are called by attached threads.
-        let provider = unsafe { localsplus::provider() }.ok()?.to_str().ok()?;
-        // A remark in parentheses may follow.
-        let version = provider.strip_prefix("layout ")?.split(" (").next()?;
-        let entry = TABLE.iter().find(|e| e.row.to_string() == version)?;
-        Some(entry.row.frame.owner)
-    });
-    let Some(offset) = *offset else {
-        return false;
-    };
-    let owner = frame.cast::<u8>().wrapping_add(offset);
-    // SAFETY: the provider has proved the layout that says that a byte is there.
-    unsafe { owner.read() == OWNED_BY_GENERATOR }
 }
 
 /// How a frame is entered.

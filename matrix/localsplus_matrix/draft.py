@@ -8,6 +8,10 @@ from .headers import Headers, Struct
 from .layouts import BUILDS, Layout
 
 
+# Of generators; numbers that no struct gives.
+_STATES = ("generator.created", "generator.executing", "generator.finished")
+
+
 @dataclass(frozen=True)
 class _Part:
     """A part of a row that a struct of CPython's gives."""
@@ -21,7 +25,7 @@ class _Part:
     imports: tuple[str, ...]
 
     def own(self, name: str) -> bool:
-        return name.startswith(self.prefix) and name not in ("frame.stack_size", "generator.finished")
+        return name.startswith(self.prefix) and name not in ("frame.stack_size", "frame.instr_is_next", *_STATES)
 
 
 _PARTS = (
@@ -41,7 +45,7 @@ _PARTS = (
         "frame.",
         "frame",
         "frame_layout!(\n            {T},\n            executable: f_executable,\n            function: f_funcobj,\n"
-        "            instruction: instr_ptr,\n            stack_top: {stack_top}\n        )",
+        "            instruction: Next(instr_ptr),\n            stack_top: {stack_top}\n        )",
         ("frame_layout",),
     ),
     _Part(
@@ -59,8 +63,8 @@ _PARTS = (
         "FreeThreadedFrameObject",
         "frame_object.",
         "frame_object",
-        "FrameObjectLayout {{\n            f_frame_data: offset_of!({T}, _f_frame_data),\n        }}",
-        ("FrameObjectLayout",),
+        "frame_object_layout!({T})",
+        ("frame_object_layout",),
     ),
     _Part(
         "(?:_PyGenObject|PyGenObject)",
@@ -69,12 +73,21 @@ _PARTS = (
         "generator.",
         "generator",
         "GeneratorLayout {{\n            gi_iframe: offset_of!({T}, gi_iframe),\n"
-        "            gi_frame_state: offset_of!({T}, gi_frame_state),\n            finished: {finished},\n        }}",
+        "            gi_frame_state: offset_of!({T}, gi_frame_state),\n            created: {created},\n"
+        "            executing: {executing},\n            finished: {finished},\n        }}",
         ("GeneratorLayout",),
     ),
 )
 # The rows have a number for the first word of each of these parts of _Py_DebugOffsets.
-_DEBUG_OFFSETS = ("interpreter_frame", "code_object", "pyobject", "tuple_object", "bytes_object", "gen_object")
+_DEBUG_OFFSETS = (
+    "thread_state",
+    "interpreter_frame",
+    "code_object",
+    "pyobject",
+    "tuple_object",
+    "bytes_object",
+    "gen_object",
+)
 _RUST_TYPES = {
     "char": "i8",
     "signed char": "i8",
@@ -148,7 +161,7 @@ class _Draft:
 
     def text(self) -> str:
         overrides = [self._moved(part) for part in self.moved]
-        overrides += self._function() + self._immortality() + self._finished() + self._opcodes() + self._debug_offsets()
+        overrides += self._function() + self._immortality() + self._states() + self._opcodes() + self._debug_offsets()
         self._taken_for_granted()
         structs = [struct for part in self.moved for struct in self._structs(part)]
         free_threaded, has_free_threaded = self._free_threaded()
@@ -191,7 +204,7 @@ class _Draft:
         return part.value.format(
             T=struct,
             stack_top="Pointer(stackpointer)" if pointer else "Index(stacktop)",
-            finished=self.default["generator.finished"],
+            **{name.removeprefix("generator."): self.default[name] for name in _STATES},
             co_tlbc=co_tlbc,
         )
 
@@ -218,19 +231,21 @@ class _Draft:
         value = {1 << 32: "None", (1 << 32) - 1: "Saturating"}.get(count, f"From({count:#_x})")
         return [f"immortality: Immortality::{value}"]
 
-    def _finished(self) -> list[str]:
-        if "generator.finished" not in self.changed:
+    def _states(self) -> list[str]:
+        if self.changed.isdisjoint(_STATES):
             return []
-        self._same_in_both_builds("generator.finished")
+        for name in _STATES:
+            self._same_in_both_builds(name)
         self.news.append("the generator states")
         if any(part.field == "generator" for part in self.moved):
             return []
         self.imports.add("GeneratorLayout")
-        return [
-            "generator: GeneratorLayout {\n"
-            f"            finished: {self.default['generator.finished']},\n"
-            f"            ..{self.previous}.generator\n        }}"
-        ]
+        numbers = "".join(
+            f"            {name.removeprefix('generator.')}: {self.default[name]},\n"
+            for name in _STATES
+            if name in self.changed
+        )
+        return [f"generator: GeneratorLayout {{\n{numbers}            ..{self.previous}.generator\n        }}"]
 
     def _opcodes(self) -> list[str]:
         names = [name for name in self.old.fields if name.startswith("opcode.")]
@@ -285,7 +300,11 @@ class _Draft:
                 for values in (self.old.values, self.new.values)
             )
             place = None
-            if name.startswith("slot.") or name == "frame.stack_size":
+            if name == "frame.instr_is_next":
+                place = "say so in frame_layout!(...): Last(prev_instr) or Next(instr_ptr)"
+            elif name.startswith("thread."):
+                place = "give the layout the beginning of PyThreadState, and a ThreadLayout of it"
+            elif name.startswith("slot.") or name == "frame.stack_size":
                 place = "choose a codec of layout/slot.rs, or write it"
             elif name.startswith(("object.", "varobject.", "bytes.")) or name == "basicsize.object":
                 place = "give layout/object.rs a header for it"

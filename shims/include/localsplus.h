@@ -249,6 +249,141 @@ LOCALSPLUS_API int localsplus_arguments_get(struct _PyInterpreterFrame *frame, l
  * run Python code (finalisers). Cannot fail. Since 0.1. */
 LOCALSPLUS_API void localsplus_arguments_clear(localsplus_arguments *arguments);
 
+/* ---- what a frame is, besides its slots ----
+ *
+ * All of these answer from the fields of the frame. With the provider "official"
+ * on a version whose layout is not known, they are RuntimeError, except for
+ * localsplus_code, localsplus_lasti and localsplus_line, which the interpreter
+ * itself answers from 3.12 on. */
+
+/* The function that the frame runs.
+ *  1: `*result` is a new reference to a function. The code of a module or class
+ *     body, and that of exec(), is in one as well, which the interpreter makes up.
+ *  0: the frame has let go of it, which a finished generator's has; `*result` is
+ *     NULL.
+ * -1: `*result` is NULL, and an exception is set: ValueError for a NULL argument
+ *     or a frame without Python code. Since 0.1. */
+LOCALSPLUS_API int localsplus_function(struct _PyInterpreterFrame *frame, PyObject **result);
+
+/* A new reference to the frame's globals (f_globals), a dict; NULL with an
+ * exception, which is ValueError where localsplus_function answers 0: they belong
+ * to the function. Since 0.1. */
+LOCALSPLUS_API PyObject *localsplus_globals(struct _PyInterpreterFrame *frame);
+
+/* The same for where names are looked up that are not in the globals
+ * (f_builtins). Since 0.1. */
+LOCALSPLUS_API PyObject *localsplus_builtins(struct _PyInterpreterFrame *frame);
+
+/* The mapping in which the code of a module, of a class body, or of exec() keeps
+ * its names. It is the object itself, not a copy.
+ *  1: `*result` is a new reference.
+ *  0: a function, whose variables are in its slots, or a frame that has been
+ *     cleared; `*result` is NULL.
+ * -1: as localsplus_function. Since 0.1. */
+LOCALSPLUS_API int localsplus_namespace(struct _PyInterpreterFrame *frame, PyObject **result);
+
+/* The function's closure, where the cells of its free variables are until the
+ * frame has started.
+ *  1: `*result` is a new reference to a tuple of cells.
+ *  0: the function has no free variables, or localsplus_function answers 0;
+ *     `*result` is NULL.
+ * -1: as localsplus_function. Since 0.1. */
+LOCALSPLUS_API int localsplus_closure(struct _PyInterpreterFrame *frame, PyObject **result);
+
+/* The line that the frame is at, as f_lineno tells while no trace function has
+ * moved it; -1 with an exception, or -1 without one if the instruction belongs to
+ * no line. From 3.13 on that is so before a function has started that has free
+ * variables or captures its parameters. (Ask for co_firstlineno, then.)
+ * While an exception is pending, -1 is a failure only if localsplus_count fails,
+ * too. Since 0.1. */
+LOCALSPLUS_API int localsplus_line(struct _PyInterpreterFrame *frame);
+
+/* How far the frame has come, or -1 with an exception:
+ *  LOCALSPLUS_UNSTARTED  none of the function's own code has run. Either it is
+ *                        being called, as a PEP 523 hook sees it: the arguments are
+ *                        in the slots, and nothing else is. Or it is in a generator
+ *                        that nobody has asked for a value yet: then
+ *                        localsplus_is_generator answers 1.
+ *  LOCALSPLUS_EXECUTING  a thread is running it, or one of the functions that it
+ *                        called. A hook that is handed the frame of a generator to
+ *                        go on with sees this, also the first time.
+ *  LOCALSPLUS_SUSPENDED  in a generator, at a yield or await.
+ *  LOCALSPLUS_FINISHED   it has returned or raised. If a frame object has survived
+ *                        it, the locals are still there; in a generator they are
+ *                        not.
+ *  LOCALSPLUS_CLEARED    frame.clear() has emptied it. (A frame without slots and
+ *                        namespace stays FINISHED.)
+ * For a generator, coroutine or async generator, this is what
+ * inspect.getgeneratorstate() and its siblings tell. Since 0.1. */
+LOCALSPLUS_API int localsplus_state(struct _PyInterpreterFrame *frame);
+#define LOCALSPLUS_UNSTARTED 0
+#define LOCALSPLUS_EXECUTING 1
+#define LOCALSPLUS_SUSPENDED 2
+#define LOCALSPLUS_FINISHED  3
+#define LOCALSPLUS_CLEARED   4
+
+/* 1 if the frame is in a generator, coroutine or async generator, and so can be
+ * gone on with; 0 if not; -1 with an exception. It is not while it is being called
+ * to make one, nor when a frame object has survived the generator. Since 0.1. */
+LOCALSPLUS_API int localsplus_is_generator(struct _PyInterpreterFrame *frame);
+
+/* The frame object, if somebody has asked the interpreter for one: none is ever
+ * created here.
+ *  1: `*result` is a new reference.
+ *  0: there is none; `*result` is NULL.
+ * -1: as localsplus_function. Since 0.1. */
+LOCALSPLUS_API int localsplus_frame_object(struct _PyInterpreterFrame *frame, PyObject **result);
+
+/* The number of parameters, *args and **kwargs included, which are the first
+ * slots; or -1 with an exception. Since 0.1. */
+LOCALSPLUS_API Py_ssize_t localsplus_parameter_count(struct _PyInterpreterFrame *frame);
+
+/* What parameter slot `index` is, or -1 with an exception: IndexError for an index
+ * outside [0, localsplus_count(frame)). LOCALSPLUS_PARAMETER_NONE: a slot that is
+ * no parameter. Since 0.1. */
+LOCALSPLUS_API int localsplus_parameter(struct _PyInterpreterFrame *frame, Py_ssize_t index);
+#define LOCALSPLUS_PARAMETER_NONE            0
+#define LOCALSPLUS_PARAMETER_POSITIONAL_ONLY 1 /* in front of / */
+#define LOCALSPLUS_PARAMETER_POSITIONAL      2 /* by position or by name */
+#define LOCALSPLUS_PARAMETER_KEYWORD_ONLY    3 /* after * */
+#define LOCALSPLUS_PARAMETER_VAR_POSITIONAL  4 /* *args, a tuple */
+#define LOCALSPLUS_PARAMETER_VAR_KEYWORD     5 /* **kwargs, a dict */
+
+/* ---- ways to a frame ----
+ *
+ * A frame answered is borrowed. It stays where it is until the function returns
+ * or the generator ends: if there is a frame object, the frame then moves into it.
+ * So do not keep its address while Python code runs that could do that. */
+
+/* The frame below, which called this one: the frame that f_back is about. Like
+ * f_back, this passes over shim frames and frames that have not reached their own
+ * code.
+ *  1: `*result` is a frame.
+ *  0: there is none, and `*result` is NULL: the end of the stack, or a generator
+ *     that is not running, or a frame that has not started (the caller of the
+ *     frame that a hook is handed is localsplus_current_frame).
+ * -1: `*result` is NULL, and an exception is set.
+ * Also answers for a shim frame. Since 0.1. */
+LOCALSPLUS_API int localsplus_previous(struct _PyInterpreterFrame *frame, struct _PyInterpreterFrame **result);
+
+/* The frame that the calling thread is running; no frame object is created, as
+ * PyEval_GetFrame would. In a PEP 523 hook that is the caller of the frame that
+ * the hook is handed.
+ *  1: `*result` is a frame.
+ *  0: the thread runs no Python code; `*result` is NULL.
+ * -1: `*result` is NULL, and an exception is set. Since 0.1. */
+LOCALSPLUS_API int localsplus_current_frame(struct _PyInterpreterFrame **result);
+
+/* The frame of a frame object, or NULL with an exception: TypeError for any other
+ * object, ValueError for NULL. Since 0.1. */
+LOCALSPLUS_API struct _PyInterpreterFrame *localsplus_frame_of_object(PyObject *frame_object);
+
+/* The frame of a generator, coroutine or async generator, or NULL with an
+ * exception: TypeError for any other object, ValueError for NULL. No frame object
+ * is created, as gi_frame would. A finished generator has one, too, without
+ * values. Since 0.1. */
+LOCALSPLUS_API struct _PyInterpreterFrame *localsplus_frame_of_generator(PyObject *generator);
+
 #ifdef __cplusplus
 }
 #endif

@@ -15,6 +15,7 @@
 #include <cstddef>
 #include <exception>
 #include <iterator>
+#include <optional>
 #include <utility>
 #include <vector>
 
@@ -106,6 +107,25 @@ enum class flags : unsigned {
 {
     return static_cast<flags>(static_cast<unsigned>(one) | static_cast<unsigned>(other));
 }
+
+// How far a frame has come, as localsplus_state documents it.
+enum class state {
+    unstarted = LOCALSPLUS_UNSTARTED,
+    executing = LOCALSPLUS_EXECUTING,
+    suspended = LOCALSPLUS_SUSPENDED,
+    finished = LOCALSPLUS_FINISHED,
+    cleared = LOCALSPLUS_CLEARED,
+};
+
+// What parameter a slot is.
+enum class parameter {
+    none = LOCALSPLUS_PARAMETER_NONE,
+    positional_only = LOCALSPLUS_PARAMETER_POSITIONAL_ONLY,
+    positional = LOCALSPLUS_PARAMETER_POSITIONAL,
+    keyword_only = LOCALSPLUS_PARAMETER_KEYWORD_ONLY,
+    var_positional = LOCALSPLUS_PARAMETER_VAR_POSITIONAL,
+    var_keyword = LOCALSPLUS_PARAMETER_VAR_KEYWORD,
+};
 
 namespace detail {
 
@@ -254,10 +274,94 @@ public:
     // them.
     [[nodiscard]] localsplus::arguments arguments() const { return localsplus::arguments(pointer_); }
 
+    // The function that the frame runs; empty if it has let go of it.
+    [[nodiscard]] object function() const { return optional(localsplus_function); }
+
+    // The globals and builtins of that function.
+    [[nodiscard]] object globals() const { return detail::checked(localsplus_globals(pointer_)); }
+    [[nodiscard]] object builtins() const { return detail::checked(localsplus_builtins(pointer_)); }
+
+    // Where a module, class body or exec() keeps its names; empty in a function.
+    [[nodiscard]] object namespace_() const { return optional(localsplus_namespace); }
+
+    // A tuple of cells; empty if the function has no free variables.
+    [[nodiscard]] object closure() const { return optional(localsplus_closure); }
+
+    // The frame object, if there is one; none is created.
+    [[nodiscard]] object frame_object() const { return optional(localsplus_frame_object); }
+
+    // The line that the frame is at; none if its instruction belongs to no line.
+    [[nodiscard]] std::optional<int> line() const
+    {
+        // Where this does not fail, neither does the line.
+        (void)count();
+        const int line = localsplus_line(pointer_);
+        return line == -1 ? std::nullopt : std::optional<int>(line);
+    }
+
+    // How far the frame has come.
+    [[nodiscard]] localsplus::state state() const
+    {
+        return static_cast<localsplus::state>(detail::checked(localsplus_state(pointer_)));
+    }
+
+    // Whether the frame is in a generator, coroutine or async generator.
+    [[nodiscard]] bool is_generator() const { return detail::checked(localsplus_is_generator(pointer_)) != 0; }
+
+    // The number of parameters, which are the first slots.
+    [[nodiscard]] Py_ssize_t parameter_count() const { return detail::checked(localsplus_parameter_count(pointer_)); }
+
+    // What parameter slot `index` is.
+    [[nodiscard]] localsplus::parameter parameter(Py_ssize_t index) const
+    {
+        return static_cast<localsplus::parameter>(detail::checked(localsplus_parameter(pointer_, index)));
+    }
+
+    // The frame below, which called this one.
+    [[nodiscard]] std::optional<frame> previous() const
+    {
+        struct _PyInterpreterFrame *below;
+        return detail::checked(localsplus_previous(pointer_, &below)) ? std::optional<frame>(below) : std::nullopt;
+    }
+
+    // The frame that the calling thread is running.
+    [[nodiscard]] static std::optional<frame> current()
+    {
+        struct _PyInterpreterFrame *running;
+        return detail::checked(localsplus_current_frame(&running)) ? std::optional<frame>(running) : std::nullopt;
+    }
+
+    // The frame of a frame object.
+    [[nodiscard]] static frame of_object(PyObject *frame_object)
+    {
+        return found(localsplus_frame_of_object(frame_object));
+    }
+
+    // The frame of a generator, coroutine or async generator.
+    [[nodiscard]] static frame of_generator(PyObject *generator)
+    {
+        return found(localsplus_frame_of_generator(generator));
+    }
+
     // for (localsplus::slot slot : frame.slots()) ...
     [[nodiscard]] slot_range slots() const;
 
 private:
+    [[nodiscard]] object optional(int (*ask)(struct _PyInterpreterFrame *, PyObject **)) const
+    {
+        PyObject *result;
+        (void)detail::checked(ask(pointer_, &result));
+        return object::steal(result);
+    }
+
+    [[nodiscard]] static frame found(struct _PyInterpreterFrame *pointer)
+    {
+        if (pointer == nullptr) {
+            throw error();
+        }
+        return frame(pointer);
+    }
+
     struct _PyInterpreterFrame *pointer_;
 };
 

@@ -121,6 +121,11 @@ fn debug_offsets(row: &Row, at: &DebugOffsets) -> Vec<(&'static str, usize, usiz
     let frame = |word: usize| at.interpreter_frame + 8 * word;
     let code = |word: usize| at.code_object + 8 * word;
     let mut fields = vec![
+        (
+            "thread_state.current_frame",
+            at.thread_state + 32,
+            row.thread.current_frame,
+        ),
         ("interpreter_frame.size", frame(0), row.frame.size),
         ("interpreter_frame.previous", frame(1), row.frame.previous),
         (

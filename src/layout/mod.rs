@@ -57,6 +57,8 @@ pub struct Row {
     pub function: FunctionLayout,
     /// `_PyInterpreterFrame`.
     pub frame: FrameLayout,
+    /// `PyThreadState`.
+    pub thread: ThreadLayout,
     /// `PyCodeObject`.
     pub code: CodeLayout,
     /// `PyFrameObject`.
@@ -196,6 +198,16 @@ pub enum StackTop {
     Pointer,
 }
 
+/// Which instruction a frame points at.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Instruction {
+    /// `prev_instr`: the one that ran last. A frame that has not started points in
+    /// front of its code.
+    Last,
+    /// `instr_ptr`: the one that is running, or runs next.
+    Next,
+}
+
 /// Offsets in `_PyInterpreterFrame`, whatever the version calls the field.
 #[derive(Debug, Clone, Copy)]
 pub struct FrameLayout {
@@ -207,10 +219,18 @@ pub struct FrameLayout {
     pub previous: usize,
     /// `f_func` (3.11) or `f_funcobj`.
     pub function: usize,
+    /// `f_globals`: borrowed from the function.
+    pub globals: usize,
+    /// `f_builtins`: likewise.
+    pub builtins: usize,
     /// `f_locals`: a mapping, or NULL.
     pub locals: usize,
+    /// `frame_obj`: NULL if there is none.
+    pub frame_obj: usize,
     /// `prev_instr` (3.11, 3.12) or `instr_ptr`.
     pub instruction: usize,
+    /// Which of the two it is.
+    pub instruction_kind: Instruction,
     /// `stacktop` or `stackpointer`.
     pub stack_top: usize,
     /// Which of the two it is.
@@ -223,6 +243,15 @@ pub struct FrameLayout {
     pub localsplus: usize,
 }
 
+/// How a thread finds the frame that it is running.
+#[derive(Debug, Clone, Copy)]
+pub struct ThreadLayout {
+    /// `PyThreadState.cframe`, on 3.11 and 3.12: `current_frame` is in there.
+    pub cframe: Option<usize>,
+    /// `current_frame`, in `_PyCFrame` or in `PyThreadState`.
+    pub current_frame: usize,
+}
+
 /// Offsets in `PyCodeObject`.
 #[derive(Debug, Clone, Copy)]
 pub struct CodeLayout {
@@ -232,6 +261,8 @@ pub struct CodeLayout {
     pub co_flags: usize,
     /// `co_argcount`.
     pub co_argcount: usize,
+    /// `co_posonlyargcount`.
+    pub co_posonlyargcount: usize,
     /// `co_kwonlyargcount`.
     pub co_kwonlyargcount: usize,
     /// `co_nlocalsplus`.
@@ -253,6 +284,10 @@ pub struct CodeLayout {
 /// Offsets in `PyFrameObject`.
 #[derive(Debug, Clone, Copy)]
 pub struct FrameObjectLayout {
+    /// `f_back`: NULL while the frame is linked to the one below it.
+    pub f_back: usize,
+    /// `f_frame`.
+    pub f_frame: usize,
     /// `_f_frame_data`.
     pub f_frame_data: usize,
 }
@@ -264,6 +299,10 @@ pub struct GeneratorLayout {
     pub gi_iframe: usize,
     /// `gi_frame_state`.
     pub gi_frame_state: usize,
+    /// `FRAME_CREATED`.
+    pub created: i8,
+    /// `FRAME_EXECUTING`. What is between the two is suspended.
+    pub executing: i8,
     /// The lowest state that means "finished": `FRAME_COMPLETED`, or
     /// `FRAME_CLEARED` where there is no such state.
     pub finished: i8,
@@ -286,6 +325,8 @@ pub struct Opcodes {
 /// and the version have matched.
 #[derive(Debug, Clone, Copy)]
 pub struct DebugOffsets {
+    /// `thread_state`: `current_frame` is its fifth word.
+    pub thread_state: usize,
     /// `interpreter_frame`: six words from `size` to `owner`, then
     /// `stackpointer` and `tlbc_index` on 3.14 and later.
     pub interpreter_frame: usize,
@@ -310,6 +351,7 @@ macro_rules! code_layout {
             size: size_of::<$code>(),
             co_flags: offset_of!($code, co_flags),
             co_argcount: offset_of!($code, co_argcount),
+            co_posonlyargcount: offset_of!($code, co_posonlyargcount),
             co_kwonlyargcount: offset_of!($code, co_kwonlyargcount),
             co_nlocalsplus: offset_of!($code, co_nlocalsplus),
             co_nfreevars: offset_of!($code, co_nfreevars),
@@ -329,7 +371,7 @@ macro_rules! frame_layout {
         $frame:ty,
         executable: $executable:ident,
         function: $function:ident,
-        instruction: $instruction:ident,
+        instruction: $instruction_kind:ident($instruction:ident),
         stack_top: $kind:ident($stack_top:ident)
     ) => {
         $crate::layout::FrameLayout {
@@ -337,8 +379,12 @@ macro_rules! frame_layout {
             executable: offset_of!($frame, $executable),
             previous: offset_of!($frame, previous),
             function: offset_of!($frame, $function),
+            globals: offset_of!($frame, f_globals),
+            builtins: offset_of!($frame, f_builtins),
             locals: offset_of!($frame, f_locals),
+            frame_obj: offset_of!($frame, frame_obj),
             instruction: offset_of!($frame, $instruction),
+            instruction_kind: $crate::layout::Instruction::$instruction_kind,
             stack_top: offset_of!($frame, $stack_top),
             stack_top_kind: $crate::layout::StackTop::$kind,
             tlbc_index: None,
@@ -348,6 +394,18 @@ macro_rules! frame_layout {
     };
 }
 use frame_layout;
+
+/// The [`FrameObjectLayout`] of a struct with CPython's field names.
+macro_rules! frame_object_layout {
+    ($frame_object:ty) => {
+        $crate::layout::FrameObjectLayout {
+            f_back: offset_of!($frame_object, f_back),
+            f_frame: offset_of!($frame_object, f_frame),
+            f_frame_data: offset_of!($frame_object, _f_frame_data),
+        }
+    };
+}
+use frame_object_layout;
 
 /// How much of `_PyRuntime` is looked at: enough for every [`DebugOffsets`].
 pub const DEBUG_OFFSETS_SIZE: usize = 1024;

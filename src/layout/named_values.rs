@@ -1,8 +1,10 @@
 //! What a row says, by the names that `shims/offsets.c` prints out of CPython's
 //! headers.
 
-use super::{Build, Immortality, Row, StackTop, slot};
-use crate::read::{OWNED_BY_GENERATOR, OWNED_BY_INTERPRETER, kind};
+use super::{Build, Immortality, Instruction, Row, StackTop, slot};
+use crate::read::{
+    OWNED_BY_FRAME_OBJECT, OWNED_BY_GENERATOR, OWNED_BY_INTERPRETER, OWNED_BY_THREAD, kind,
+};
 
 /// One value of a row.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -41,7 +43,10 @@ pub fn named_values(row: &Row) -> Vec<NamedValue> {
         "frame.executable" = frame.executable,
         "frame.previous" = frame.previous,
         "frame.function" = frame.function,
+        "frame.globals" = frame.globals,
+        "frame.builtins" = frame.builtins,
         "frame.locals" = frame.locals,
+        "frame.frame_obj" = frame.frame_obj,
         "frame.instr" = frame.instruction,
         "frame.stack" = frame.stack_top,
         "frame.owner" = frame.owner,
@@ -49,6 +54,7 @@ pub fn named_values(row: &Row) -> Vec<NamedValue> {
         "code.size" = code.size,
         "code.co_flags" = code.co_flags,
         "code.co_argcount" = code.co_argcount,
+        "code.co_posonlyargcount" = code.co_posonlyargcount,
         "code.co_kwonlyargcount" = code.co_kwonlyargcount,
         "code.co_nlocalsplus" = code.co_nlocalsplus,
         "code.co_nfreevars" = code.co_nfreevars,
@@ -56,6 +62,9 @@ pub fn named_values(row: &Row) -> Vec<NamedValue> {
         "code.co_localspluskinds" = code.co_localspluskinds,
         "code._co_firsttraceable" = code.co_firsttraceable,
         "code.co_code_adaptive" = code.co_code_adaptive,
+        "thread.current_frame" = thread.current_frame,
+        "frame_object.f_back" = frame_object.f_back,
+        "frame_object.f_frame" = frame_object.f_frame,
         "frame_object._f_frame_data" = frame_object.f_frame_data,
         "generator.gi_iframe" = generator.gi_iframe,
         "generator.gi_frame_state" = generator.gi_frame_state,
@@ -85,6 +94,7 @@ fn taken_for_granted(row: &Row) -> Vec<(&'static str, Option<u64>)> {
             (8, null, null, Some(number(tags)))
         }
     };
+    let state = |state: i8| i64::from(state).cast_unsigned();
     let immortal_from = match row.immortality {
         // Several fields count.
         _ if row.build == Build::FreeThreaded => None,
@@ -95,6 +105,11 @@ fn taken_for_granted(row: &Row) -> Vec<(&'static str, Option<u64>)> {
     vec![
         ("object.ob_refcnt", row.object.ob_refcnt.map(number)),
         ("frame.stack_size", Some(stack_size)),
+        (
+            "frame.instr_is_next",
+            Some((row.frame.instruction_kind == Instruction::Next).into()),
+        ),
+        ("thread.cframe", row.thread.cframe.map(number)),
         ("frame.tlbc_index", row.frame.tlbc_index.map(number)),
         ("code.co_tlbc", row.code.co_tlbc.map(number)),
         ("code_array.entries", row.code.co_tlbc.and(Some(8))),
@@ -104,6 +119,8 @@ fn taken_for_granted(row: &Row) -> Vec<(&'static str, Option<u64>)> {
         ("slot.int_tag", int_tag),
         ("owner.generator", Some(OWNED_BY_GENERATOR.into())),
         ("owner.shim", Some(OWNED_BY_INTERPRETER.into())),
+        ("owner.thread", Some(OWNED_BY_THREAD.into())),
+        ("owner.frame_object", Some(OWNED_BY_FRAME_OBJECT.into())),
         ("kind.LOCAL", Some(kind::LOCAL.into())),
         ("kind.CELL", Some(kind::CELL.into())),
         ("kind.FREE", Some(kind::FREE.into())),
@@ -112,6 +129,8 @@ fn taken_for_granted(row: &Row) -> Vec<(&'static str, Option<u64>)> {
             (row.minor > 11).then_some(kind::HIDDEN.into()),
         ),
         ("flag.CO_OPTIMIZED", Some(0x1)),
+        ("generator.created", Some(state(row.generator.created))),
+        ("generator.executing", Some(state(row.generator.executing))),
         ("flag.CO_VARARGS", Some(0x4)),
         ("flag.CO_VARKEYWORDS", Some(0x8)),
         ("count.immortal_from", immortal_from),
@@ -122,6 +141,7 @@ fn taken_for_granted(row: &Row) -> Vec<(&'static str, Option<u64>)> {
 fn debug_offsets(row: &Row) -> Vec<(&'static str, Option<u64>)> {
     let word = |start: Option<usize>, word: usize| start.map(|start| (start + 8 * word) as u64);
     let at = row.debug_offsets.as_ref();
+    let thread = at.map(|at| at.thread_state);
     let frame = at.map(|at| at.interpreter_frame);
     let code = at.map(|at| at.code_object);
     let object = at.map(|at| at.pyobject);
@@ -133,6 +153,8 @@ fn debug_offsets(row: &Row) -> Vec<(&'static str, Option<u64>)> {
     let new_code = generator.and(code);
     vec![
         ("debug_offsets.position", at.and(Some(0))),
+        ("debug_offsets.thread_state.size", word(thread, 0)),
+        ("debug_offsets.thread_state.current_frame", word(thread, 4)),
         ("debug_offsets.interpreter_frame.size", word(frame, 0)),
         ("debug_offsets.interpreter_frame.previous", word(frame, 1)),
         ("debug_offsets.interpreter_frame.executable", word(frame, 2)),

@@ -1,5 +1,5 @@
 //! CPython 3.11. Read in `internal/pycore_frame.h`, `cpython/code.h`,
-//! `cpython/genobject.h` and `internal/pycore_opcode.h` of 3.11.7; 3.11.2 is the
+//! `cpython/genobject.h`, `cpython/pystate.h` and `internal/pycore_opcode.h` of 3.11.7; 3.11.2 is the
 //! same.
 
 use std::mem::offset_of;
@@ -9,8 +9,8 @@ use super::object::{
 };
 use super::slot::Pointer;
 use super::{
-    Build, FrameObjectLayout, FunctionLayout, GeneratorLayout, Immortality, Layout, Opcodes, Row,
-    code_layout, frame_layout,
+    Build, FunctionLayout, GeneratorLayout, Immortality, Layout, Opcodes, Row, ThreadLayout,
+    code_layout, frame_layout, frame_object_layout,
 };
 
 #[repr(C)]
@@ -27,6 +27,29 @@ struct PyInterpreterFrame {
     is_entry: bool,
     owner: i8,
     localsplus: [Ptr; 1],
+}
+
+/// Up to the field that is read here.
+#[repr(C)]
+struct PyThreadState {
+    prev: Ptr,
+    next: Ptr,
+    interp: Ptr,
+    _initialized: i32,
+    _static: i32,
+    recursion_remaining: i32,
+    recursion_limit: i32,
+    recursion_headroom: i32,
+    tracing: i32,
+    tracing_what: i32,
+    cframe: Ptr,
+}
+
+#[repr(C)]
+struct PyCFrame {
+    use_tracing: u8,
+    current_frame: Ptr,
+    previous: Ptr,
 }
 
 #[repr(C)]
@@ -104,16 +127,20 @@ pub(super) const fn row<H: Header>(build: Build) -> Row {
             PyInterpreterFrame,
             executable: f_code,
             function: f_func,
-            instruction: prev_instr,
+            instruction: Last(prev_instr),
             stack_top: Index(stacktop)
         ),
-        code: code_layout!(PyCodeObject<H>, co_tlbc: None),
-        frame_object: FrameObjectLayout {
-            f_frame_data: offset_of!(PyFrameObject<H>, _f_frame_data),
+        thread: ThreadLayout {
+            cframe: Some(offset_of!(PyThreadState, cframe)),
+            current_frame: offset_of!(PyCFrame, current_frame),
         },
+        code: code_layout!(PyCodeObject<H>, co_tlbc: None),
+        frame_object: frame_object_layout!(PyFrameObject<H>),
         generator: GeneratorLayout {
             gi_iframe: offset_of!(PyGenObject<H>, gi_iframe),
             gi_frame_state: offset_of!(PyGenObject<H>, gi_frame_state),
+            created: -2,
+            executing: 0,
             finished: 1,
         },
         opcode: Opcodes {

@@ -1,5 +1,5 @@
 //! CPython 3.12. Read in `internal/pycore_frame.h`, `cpython/code.h`,
-//! `cpython/genobject.h` and `opcode.h` of 3.12.1.
+//! `cpython/genobject.h`, `cpython/pystate.h` and `opcode.h` of 3.12.1.
 //!
 //! Since 3.11: the frame's fields are in another order and `f_func` became
 //! `f_funcobj`; shim frames (owner 3) exist; kinds have `CO_FAST_HIDDEN`; the
@@ -10,8 +10,8 @@ use std::mem::offset_of;
 use super::object::{Header, Ptr, PyErrStackItem, PyObject, PyVarObject, TraceRefsPyObject};
 use super::slot::Pointer;
 use super::{
-    Build, FunctionLayout, GeneratorLayout, Immortality, Layout, Row, code_layout, frame_layout,
-    v3_11,
+    Build, FunctionLayout, GeneratorLayout, Immortality, Layout, Row, ThreadLayout, code_layout,
+    frame_layout, v3_11,
 };
 
 #[repr(C)]
@@ -28,6 +28,28 @@ struct PyInterpreterFrame {
     return_offset: u16,
     owner: i8,
     localsplus: [Ptr; 1],
+}
+
+/// Up to the field that is read here.
+#[repr(C)]
+struct PyThreadState {
+    prev: Ptr,
+    next: Ptr,
+    interp: Ptr,
+    _status: u32,
+    py_recursion_remaining: i32,
+    py_recursion_limit: i32,
+    c_recursion_remaining: i32,
+    recursion_headroom: i32,
+    tracing: i32,
+    what_event: i32,
+    cframe: Ptr,
+}
+
+#[repr(C)]
+struct PyCFrame {
+    current_frame: Ptr,
+    previous: Ptr,
 }
 
 #[repr(C)]
@@ -87,13 +109,19 @@ pub(super) const fn row<H: Header>(build: Build) -> Row {
             PyInterpreterFrame,
             executable: f_code,
             function: f_funcobj,
-            instruction: prev_instr,
+            instruction: Last(prev_instr),
             stack_top: Index(stacktop)
         ),
+        thread: ThreadLayout {
+            cframe: Some(offset_of!(PyThreadState, cframe)),
+            current_frame: offset_of!(PyCFrame, current_frame),
+        },
         code: code_layout!(PyCodeObject<H>, co_tlbc: None),
         generator: GeneratorLayout {
             gi_iframe: offset_of!(PyGenObject<H>, gi_iframe),
             gi_frame_state: offset_of!(PyGenObject<H>, gi_frame_state),
+            created: -2,
+            executing: 0,
             finished: 1,
         },
         ..v3_11::row::<H>(build)

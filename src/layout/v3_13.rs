@@ -1,17 +1,19 @@
 //! CPython 3.13. Read in `internal/pycore_frame.h`, `cpython/code.h`,
-//! `internal/pycore_runtime.h` and `opcode_ids.h` of 3.13.0; 3.13.15 is the same.
+//! `internal/pycore_runtime.h`, `cpython/pystate.h` and `opcode_ids.h` of 3.13.0; 3.13.15 is the same.
 //!
 //! Since 3.12: `f_executable` may hold something else than a code object;
 //! `instr_ptr` points at the instruction to run instead of the one before it;
 //! the free-threaded build appears, with the same frame; `_PyRuntime` starts
-//! with `_Py_DebugOffsets`.
+//! with `_Py_DebugOffsets`; the thread state itself has `current_frame`; a suspended
+//! `yield from` has a state of its own.
 
 use std::mem::offset_of;
 
 use super::object::{FreeThreadedPyObject, Header, Ptr, PyObject, PyVarObject};
 use super::slot::Pointer;
 use super::{
-    Build, DebugOffsets, FrameObjectLayout, Layout, Opcodes, Row, code_layout, frame_layout, v3_12,
+    Build, DebugOffsets, GeneratorLayout, Layout, Opcodes, Row, ThreadLayout, code_layout,
+    frame_layout, frame_object_layout, v3_12,
 };
 
 #[repr(C)]
@@ -28,6 +30,25 @@ struct PyInterpreterFrame {
     return_offset: u16,
     owner: i8,
     localsplus: [Ptr; 1],
+}
+
+/// Up to the field that is read here.
+#[repr(C)]
+struct PyThreadState {
+    prev: Ptr,
+    next: Ptr,
+    interp: Ptr,
+    eval_breaker: usize,
+    _status: u32,
+    _whence: i32,
+    state: i32,
+    py_recursion_remaining: i32,
+    py_recursion_limit: i32,
+    c_recursion_remaining: i32,
+    recursion_headroom: i32,
+    tracing: i32,
+    what_event: i32,
+    current_frame: Ptr,
 }
 
 #[repr(C)]
@@ -79,18 +100,25 @@ struct PyFrameObject<H> {
 }
 
 pub(super) const fn row<H: Header>(build: Build) -> Row {
+    let v3_12 = v3_12::row::<H>(build);
     Row {
         minor: 13,
         frame: frame_layout!(
             PyInterpreterFrame,
             executable: f_executable,
             function: f_funcobj,
-            instruction: instr_ptr,
+            instruction: Next(instr_ptr),
             stack_top: Index(stacktop)
         ),
+        thread: ThreadLayout {
+            cframe: None,
+            current_frame: offset_of!(PyThreadState, current_frame),
+        },
         code: code_layout!(PyCodeObject<H>, co_tlbc: None),
-        frame_object: FrameObjectLayout {
-            f_frame_data: offset_of!(PyFrameObject<H>, _f_frame_data),
+        frame_object: frame_object_layout!(PyFrameObject<H>),
+        generator: GeneratorLayout {
+            created: -3,
+            ..v3_12.generator
         },
         opcode: Opcodes {
             make_cell: 94,
@@ -98,6 +126,7 @@ pub(super) const fn row<H: Header>(build: Build) -> Row {
             extended_arg: 71,
         },
         debug_offsets: Some(DebugOffsets {
+            thread_state: 152,
             interpreter_frame: 224,
             code_object: 272,
             pyobject: 352,
@@ -105,7 +134,7 @@ pub(super) const fn row<H: Header>(build: Build) -> Row {
             bytes_object: 512,
             gen_object: None,
         }),
-        ..v3_12::row::<H>(build)
+        ..v3_12
     }
 }
 

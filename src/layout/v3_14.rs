@@ -11,8 +11,8 @@ use std::mem::offset_of;
 use super::object::{FreeThreadedPyObject, Header, Ptr, PyObject, PyVarObject};
 use super::slot::StackRef as Tagged;
 use super::{
-    Build, DebugOffsets, FrameLayout, FrameObjectLayout, FunctionLayout, Immortality, Layout,
-    Opcodes, Row, code_layout, frame_layout, v3_13,
+    Build, DebugOffsets, FrameLayout, FunctionLayout, Immortality, Layout, Opcodes, Row,
+    code_layout, frame_layout, frame_object_layout, v3_13,
 };
 
 /// `_PyStackRef`: `uintptr_t bits`.
@@ -158,19 +158,18 @@ pub(super) const fn row<H: Header>(build: Build) -> Row {
             PyInterpreterFrame,
             executable: f_executable,
             function: f_funcobj,
-            instruction: instr_ptr,
+            instruction: Next(instr_ptr),
             stack_top: Pointer(stackpointer)
         ),
         code: code_layout!(PyCodeObject<H>, co_tlbc: None),
-        frame_object: FrameObjectLayout {
-            f_frame_data: offset_of!(PyFrameObject<H>, _f_frame_data),
-        },
+        frame_object: frame_object_layout!(PyFrameObject<H>),
         opcode: Opcodes {
             make_cell: 97,
             copy_free_vars: 60,
             extended_arg: 69,
         },
         debug_offsets: Some(DebugOffsets {
+            thread_state: 176,
             interpreter_frame: 248,
             code_object: 312,
             pyobject: 400,

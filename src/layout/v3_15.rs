@@ -14,6 +14,8 @@ pub(super) const fn row<H: Header>(build: Build) -> Row {
     Row {
         minor: 15,
         generator: GeneratorLayout {
+            created: 0,
+            executing: 4,
             finished: 5,
             ..v3_14.generator
         },
@@ -23,6 +25,7 @@ pub(super) const fn row<H: Header>(build: Build) -> Row {
             extended_arg: 67,
         },
         debug_offsets: Some(DebugOffsets {
+            thread_state: 176,
             interpreter_frame: 312,
             code_object: 376,
             pyobject: 464,

@@ -134,9 +134,49 @@ PyObject *call(localsplus::frame frame, PyObject *callable)
     return arguments.call(callable).release();
 }
 
+// {name: answer}, None for none.
+PyObject *questions(localsplus::frame frame, PyObject *)
+{
+    const auto or_none = [](object value) { return value ? value.release() : Py_NewRef(Py_None); };
+    const auto address = [](std::optional<localsplus::frame> other) {
+        return other ? PyLong_FromVoidPtr(other->get()) : Py_NewRef(Py_None);
+    };
+    const std::optional<int> line = frame.line();
+    object parameters = localsplus::detail::checked(PyList_New(0));
+    for (localsplus::slot slot : frame.slots()) {
+        object kind = build("i", static_cast<int>(frame.parameter(slot.index())));
+        if (PyList_Append(parameters.get(), kind.get()) < 0) {
+            throw localsplus::error();
+        }
+    }
+    const bool has_function = static_cast<bool>(frame.function());
+    return build("{sNsNsNsNsNsNsNsisisisNsN}", "function", or_none(frame.function()), "globals",
+                 has_function ? frame.globals().release() : Py_NewRef(Py_None), "builtins",
+                 has_function ? frame.builtins().release() : Py_NewRef(Py_None), "namespace",
+                 or_none(frame.namespace_()), "closure", or_none(frame.closure()), "frame_object",
+                 or_none(frame.frame_object()), "line", line ? PyLong_FromLong(*line) : Py_NewRef(Py_None), "lasti",
+                 frame.lasti(), "state", static_cast<int>(frame.state()), "is_generator",
+                 static_cast<int>(frame.is_generator()), "parameters", parameters.release(), "previous",
+                 address(frame.previous()))
+        .release();
+}
+
+// The address of the frame of a frame object or generator; of the running one for None.
+PyObject *way_to(localsplus::frame, PyObject *object)
+{
+    if (object == Py_None) {
+        return PyLong_FromVoidPtr(localsplus::frame::current()->get());
+    }
+    return PyLong_FromVoidPtr((PyFrame_Check(object) ? localsplus::frame::of_object(object)
+                                                     : localsplus::frame::of_generator(object))
+                                  .get());
+}
+
 PyMethodDef methods[] = {
     {"by_name", guarded<by_name>, METH_VARARGS, nullptr},
     {"call", guarded<call>, METH_VARARGS, nullptr},
+    {"questions", guarded<questions>, METH_VARARGS, nullptr},
+    {"way_to", guarded<way_to>, METH_VARARGS, nullptr},
     {"snapshot", guarded<snapshot>, METH_VARARGS, nullptr},
     {"locals", guarded<locals>, METH_VARARGS, nullptr},
     {"about", guarded<about>, METH_VARARGS, nullptr},

@@ -140,6 +140,48 @@ done:
     return result;
 }
 
+/* ---- what a frame is ---------------------------------------------------- */
+
+/* questions(address): the answers of localsplus_function and so on, by name. */
+static PyObject *
+oracle_module_questions(PyObject *Py_UNUSED(module), PyObject *arg)
+{
+    frame_t *frame;
+    if (!parse_python_frame(arg, &frame)) {
+        return NULL;
+    }
+    PyObject *globals = oracle_globals(frame);
+    Py_ssize_t count = oracle_count(frame);
+    PyObject *parameters = PyList_New(0);
+    for (Py_ssize_t i = 0; parameters != NULL && i < count; i++) {
+        PyObject *parameter = PyLong_FromLong(oracle_parameter(frame, i));
+        if (parameter == NULL || PyList_Append(parameters, parameter) < 0) {
+            Py_CLEAR(parameters);
+        }
+        Py_XDECREF(parameter);
+    }
+    if (parameters == NULL) {
+        return NULL;
+    }
+    int state = oracle_frame_state(frame);
+    enum { EXECUTING = 1 };
+    frame_t *caller = state == EXECUTING ? oracle_caller(frame) : NULL;
+    return Py_BuildValue("{sNsNsNsNsNsNsisisisNsNsN}", "function",
+                         object_or_none(globals == NULL ? NULL : oracle_function(frame)), "globals",
+                         object_or_none(globals), "builtins", object_or_none(oracle_builtins(frame)), "namespace",
+                         object_or_none(oracle_namespace(frame)), "closure", object_or_none(oracle_closure(frame)),
+                         "frame_object", object_or_none(oracle_frame_object(frame)), "line", oracle_line(frame),
+                         "lasti", oracle_lasti(frame), "state", state, "is_generator",
+                         PyBool_FromLong(oracle_owner(frame) == 1), "parameters", parameters, "previous",
+                         caller == NULL ? Py_NewRef(Py_None) : PyLong_FromVoidPtr(caller));
+}
+
+static PyObject *
+oracle_module_running_frame(PyObject *Py_UNUSED(module), PyObject *Py_UNUSED(args))
+{
+    return PyLong_FromVoidPtr(oracle_running_frame());
+}
+
 /* ---- where frames are --------------------------------------------------- */
 
 static PyObject *
@@ -248,6 +290,8 @@ static PyMethodDef oracle_methods[] = {
     {"slot_bits", oracle_module_slot_bits, METH_O, NULL},
     {"state", oracle_module_state, METH_O, NULL},
     {"snapshot", oracle_module_snapshot, METH_VARARGS, NULL},
+    {"questions", oracle_module_questions, METH_O, NULL},
+    {"running_frame", oracle_module_running_frame, METH_NOARGS, NULL},
     {"frame_of", oracle_module_frame_of, METH_O, NULL},
     {"frame_of_generator", oracle_module_frame_of_generator, METH_O, NULL},
     {"null_bits", oracle_module_null_bits, METH_NOARGS, NULL},

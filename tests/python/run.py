@@ -100,6 +100,7 @@ def run_compiler(command):
 def build(toolchain):
     toolchain.oracle_object = toolchain.compile("oracle.o", ["-c", os.path.join(SHIMS, "oracle.c")])
     toolchain.extension("_oracle", [os.path.join(HERE, "_oracle.c"), toolchain.oracle_object])
+    toolchain.extension("_questions", [os.path.join(HERE, "_questions.c")], link_library=True)
     toolchain.extension("_cases", [os.path.join(HERE, "_cases.c")], link_library=True)
     toolchain.extension("_names", [os.path.join(HERE, "_names.c")], link_library=True)
     toolchain.extension(

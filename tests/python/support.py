@@ -12,6 +12,7 @@ import sys
 
 import _cases
 import _oracle
+import _questions
 from _cases import HIDDEN, NO_VALUE, RAW_CELL
 
 HERE = os.path.dirname(os.path.abspath(__file__))
@@ -107,6 +108,46 @@ def compare_with_oracle(slots, address):
             assert ours is theirs, f"{names[index]} ({kinds[index]:#x}), flags {flags}: {ours!r} is not {theirs!r}"
 
 
+OBJECTS = ("function", "globals", "builtins", "namespace", "closure", "frame_object")
+BELONG_TO_FUNCTION = ("globals", "builtins")
+
+
+def questions(address):
+    """Everything localsplus tells about a frame besides its slots; None for "none"."""
+    answers = {}
+    for name in OBJECTS + ("line", "lasti", "state", "is_generator", "previous"):
+        try:
+            answers[name] = getattr(_questions, name)(address)
+        except ValueError:
+            # Only if the frame has let go of its function.
+            assert name in BELONG_TO_FUNCTION and answers["function"] is None, name
+            answers[name] = None
+    count = _questions.parameter_count(address)
+    answers["parameters"] = [_questions.parameter(address, index) for index in range(_cases.count(address))]
+    assert all(answers["parameters"][:count]) and not any(answers["parameters"][count:]), answers["parameters"]
+    return answers
+
+
+def compare_questions_with_oracle(address):
+    try:
+        ours = questions(address)
+    except RuntimeError:
+        assert VERSION >= (3, 16), "no layout"
+        return
+    theirs = _oracle.questions(address)
+    if theirs["line"] == -1:
+        theirs["line"] = None
+    if theirs["state"] == _questions.FINISHED or theirs["state"] == _questions.CLEARED:
+        # Where it leads is a matter of the frame object.
+        frame_object = theirs["frame_object"]
+        back = frame_object and frame_object.f_back
+        theirs["previous"] = back and _oracle.frame_of(back)
+    for name, expected in theirs.items():
+        answer = ours[name]
+        same = answer is expected if name in OBJECTS else answer == expected
+        assert same, f"{name}: {answer!r}, expected {expected!r}"
+
+
 def compare_functions(slots):
     """get_local, get_locals and get_slot without flags must be one answer."""
     for name, one, another, third in zip(slots.names, slots.singly, slots.together, slots.flagged[0]):
@@ -116,6 +157,13 @@ def compare_functions(slots):
 
 def read(frame):
     """Everything localsplus tells about a frame object or frame address, checked."""
+    slots = read_slots(frame)
+    compare_questions_with_oracle(slots.address)
+    return slots
+
+
+def read_slots(frame):
+    """The same of the slots alone: of a hand-made frame, which has little else."""
     address = _cases.address(frame)
     before = FrameState(address)
     slots = Slots(_cases.snapshot(address), before)
@@ -161,6 +209,7 @@ def hooked(*names, at_entry=None):
         slots.code_name, slots.throwflag, slots.address = code_name, throwflag, address
         compare_functions(slots)
         compare_with_oracle(slots, address)
+        compare_questions_with_oracle(address)
         seen.append(slots)
         if at_entry is not None:
             at_entry(address)

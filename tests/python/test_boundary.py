@@ -199,6 +199,21 @@ class SharedLibrary(unittest.TestCase):
         "dict",
         "arguments_get",
         "arguments_clear",
+        "function",
+        "globals",
+        "builtins",
+        "namespace",
+        "closure",
+        "line",
+        "state",
+        "is_generator",
+        "frame_object",
+        "parameter_count",
+        "parameter",
+        "previous",
+        "current_frame",
+        "frame_of_object",
+        "frame_of_generator",
     }
 
     def symbols(self, *options):

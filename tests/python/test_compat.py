@@ -6,7 +6,7 @@ import unittest
 
 import _cases
 from consumers import build_extension
-from support import TESTS_C, hooked, read, read_generator
+from support import OBJECTS, TESTS_C, hooked, questions, read, read_generator
 
 _compat = _range = None
 
@@ -182,6 +182,30 @@ class Range(Frames, unittest.TestCase):
         with self.assertRaisesRegex(ValueError, "started"):
             _range.call(_cases.address(sys._getframe()), callable)
 
+    def test_questions(self):
+        for state, slots, frame in self.frames():
+            self.check_questions(slots.address, state)
+
+        def g():
+            yield _range.way_to(0, generator), _range.way_to(0, None)
+
+        generator = g()
+        address = _range.way_to(0, generator)
+        self.check_questions(address, "generator")
+        self.assertEqual(next(generator), (address, address))
+        generator.close()
+        self.check_questions(address, "finished generator")
+        self.assertEqual(_range.way_to(0, sys._getframe()), _cases.address(sys._getframe()))
+        with self.assertRaisesRegex(TypeError, "generator"):
+            _range.way_to(0, 1)
+
+    def check_questions(self, address, state):
+        expected, found = questions(address), _range.questions(address)
+        self.assertEqual(found.keys(), expected.keys())
+        for name, answer in expected.items():
+            same = found[name] is answer if name in OBJECTS else found[name] == answer
+            self.assertTrue(same, (state, name, found[name], answer))
+
     def test_frame_without_slots(self):
         def look():
             address = _cases.address(sys._getframe(1))
@@ -193,7 +217,7 @@ class Range(Frames, unittest.TestCase):
         address = _cases.address(sys._getframe())
         with self.assertRaises(IndexError):
             _range.get_local(address, 1000)
-        for function in (_range.snapshot, _range.locals, _range.about):
+        for function in (_range.snapshot, _range.locals, _range.about, _range.questions):
             with self.assertRaisesRegex(ValueError, "frame"):
                 function(0)
 
@@ -214,6 +238,7 @@ class Range(Frames, unittest.TestCase):
             _range.snapshot(address)
             _range.locals(address)
             _range.about(address)
+            _range.questions(address)
             _compat.get_local(address, 0)
             _compat.code(address)
             _compat.position(address)

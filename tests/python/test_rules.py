@@ -9,7 +9,7 @@ import unittest
 
 import _cases
 import _oracle
-from support import FLAGS, NO_VALUE, RAW_CELL, VERSION, hooked, read
+from support import FLAGS, NO_VALUE, RAW_CELL, VERSION, hooked, read_slots as read
 
 THREAD, GENERATOR, FRAME_OBJECT, SHIM = range(4)
 TAGGED_SLOTS = VERSION >= (3, 14)
