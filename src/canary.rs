@@ -18,6 +18,7 @@ use pyo3_ffi as ffi;
 use pyo3_ffi::PyObject;
 
 use crate::error::{Error, Mismatch};
+use crate::evaluation::{EvalFrame, Evaluation, Installed, Untraced};
 use crate::object::Object;
 use crate::official::Official;
 use crate::question::Questions;
@@ -36,19 +37,12 @@ const SOURCE: &CStr =
 const NAMES: [&str; 4] = ["plain", "boxed", "late", "free"];
 
 // Where these run Python code, the interpreter may end the thread.
-type EvalFrame = unsafe extern "C-unwind" fn(*mut c_void, *mut c_void, c_int) -> *mut PyObject;
-type CurrentInterpreter = unsafe extern "C" fn() -> *mut c_void;
-type GetEvalFrame = unsafe extern "C" fn(*mut c_void) -> EvalFrame;
-type SetEvalFrame = unsafe extern "C" fn(*mut c_void, EvalFrame);
-type Tracing = unsafe extern "C" fn(*mut c_void);
 type CompileString =
     unsafe extern "C-unwind" fn(*const c_char, *const c_char, c_int) -> *mut PyObject;
 type EvalCode =
     unsafe extern "C-unwind" fn(*mut PyObject, *mut PyObject, *mut PyObject) -> *mut PyObject;
 type CallObject = unsafe extern "C-unwind" fn(*mut PyObject, *mut PyObject) -> *mut PyObject;
 type Next = unsafe extern "C-unwind" fn(*mut PyObject) -> *mut PyObject;
-type IsSpecializationEnabled = unsafe extern "C" fn(*mut c_void) -> c_int;
-type AllowSpecialization = unsafe extern "C" fn(*mut c_void, c_int);
 
 /// A moment at which a canary frame is looked at.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -129,7 +123,7 @@ pub enum Failure {
 /// Runs the canary and asks `subject` about its frames. The calling thread is
 /// attached, no exception is set, and none is set afterwards.
 pub fn prove(subject: Subject<'_>, symbols: &Symbols) -> Result<(), Failure> {
-    let evaluation = Evaluation::find(symbols).map_err(|name| {
+    let stage = Stage::find(symbols).map_err(|name| {
         Failure::Mismatch(Mismatch {
             field: "exported symbol".to_owned(),
             expected: name.to_string_lossy().into_owned(),
@@ -138,10 +132,10 @@ pub fn prove(subject: Subject<'_>, symbols: &Symbols) -> Result<(), Failure> {
     })?;
     let canary = Canary::new(subject).ok_or_else(interrupted)?;
     let _turn = Turn::take().ok_or_else(interrupted)?;
-    let installed = evaluation.install(&canary);
-    let ran = canary.run(&evaluation);
-    let replaced = !installed.is_in_place();
-    drop(installed);
+    let in_place = stage.install(&canary);
+    let ran = canary.run(&stage);
+    let replaced = !in_place.is_still();
+    drop(in_place);
     if ran.is_none() {
         return Err(interrupted());
     }
@@ -221,130 +215,88 @@ impl Drop for Turn {
     }
 }
 
-/// The functions of PEP 523 and its surroundings. All supported versions export
-/// them; the library must load, and refuse, where one is missing.
-struct Evaluation {
-    interpreter: CurrentInterpreter,
-    get: GetEvalFrame,
-    set: SetEvalFrame,
-    default: EvalFrame,
+/// Runs the canary with our eval-frame function in place.
+struct Stage {
+    evaluation: Evaluation,
     compile: CompileString,
-    enter_tracing: Tracing,
-    leave_tracing: Tracing,
-    /// Since 3.15: setting a hook forgets this property of the previous one.
-    specialization: Option<(IsSpecializationEnabled, AllowSpecialization)>,
 }
 
-impl Evaluation {
+impl Stage {
     fn find(symbols: &Symbols) -> Result<Self, &'static CStr> {
-        macro_rules! function {
-            ($name:literal, $signature:ty) => {{
-                let address = symbols.find($name).ok_or($name)?;
-                // SAFETY: this name has had the signature of the field that it is
-                // stored in since 3.11 (specialization: since 3.15).
-                unsafe { std::mem::transmute::<*mut c_void, $signature>(address.as_ptr()) }
-            }};
-        }
-        let specialization = || {
-            Ok::<_, &'static CStr>((
-                function!(
-                    c"_PyInterpreterState_IsSpecializationEnabled",
-                    IsSpecializationEnabled
-                ),
-                function!(
-                    c"_PyInterpreterState_SetEvalFrameAllowSpecialization",
-                    AllowSpecialization
-                ),
-            ))
-        };
+        let name = c"Py_CompileString";
+        let compile = symbols.find(name).ok_or(name)?;
         Ok(Self {
-            interpreter: function!(c"PyInterpreterState_Get", CurrentInterpreter),
-            get: function!(c"_PyInterpreterState_GetEvalFrameFunc", GetEvalFrame),
-            set: function!(c"_PyInterpreterState_SetEvalFrameFunc", SetEvalFrame),
-            default: function!(c"_PyEval_EvalFrameDefault", EvalFrame),
-            compile: function!(c"Py_CompileString", CompileString),
-            enter_tracing: function!(c"PyThreadState_EnterTracing", Tracing),
-            leave_tracing: function!(c"PyThreadState_LeaveTracing", Tracing),
-            specialization: specialization().ok(),
+            evaluation: Evaluation::find(symbols)?,
+            // SAFETY: the function of that name, in every supported version.
+            compile: unsafe { std::mem::transmute::<*mut c_void, CompileString>(compile.as_ptr()) },
         })
     }
 
     /// Puts our eval-frame function in, until the answer is dropped.
-    fn install<'a>(&'a self, canary: &'a Canary<'a>) -> Installed<'a> {
+    fn install<'a>(&'a self, canary: &'a Canary<'a>) -> InPlace<'a> {
+        let evaluation = &self.evaluation;
         // SAFETY: the thread is attached.
         let thread: *mut c_void = unsafe { ffi::PyThreadState_Get() }.cast();
-        // SAFETY: as above.
-        let interpreter = unsafe { (self.interpreter)() };
+        let interpreter = evaluation.interpreter();
         // SAFETY: this is the calling thread's interpreter.
-        let mut previous = unsafe { (self.get)(interpreter) };
-        if previous as usize == hook as *const () as usize {
+        let mut previous = unsafe { evaluation.installed(interpreter) };
+        if previous.function as usize == hook as *const () as usize {
             // Ours is still there: put back by another library, or left behind by
             // the parent process, which was choosing.
             let before = PREVIOUS.load(Ordering::Acquire);
             // SAFETY: `hook` was installed after that had been stored.
-            previous = unsafe { std::mem::transmute::<*mut c_void, EvalFrame>(before) };
+            previous.function = unsafe { std::mem::transmute::<*mut c_void, EvalFrame>(before) };
         }
-        PREVIOUS.store(previous as *mut c_void, Ordering::Release);
+        PREVIOUS.store(previous.function as *mut c_void, Ordering::Release);
         // For as long as another library may call it.
         if let Some(ours) = NonNull::new(hook as *mut c_void) {
             Symbols::pin(ours);
         }
-        let allowed = self.specialization.map(|(is_enabled, _)| {
-            // SAFETY: as above.
-            unsafe { is_enabled(interpreter) }
-        });
         CANARY.set(std::ptr::from_ref(canary).cast());
-        DEFAULT.store(self.default as *mut c_void, Ordering::Release);
+        DEFAULT.store(evaluation.default as *mut c_void, Ordering::Release);
         // Trace and profile functions are not to see the canary: they might fail
         // on it, and a debugger's user did not ask for it.
         // SAFETY: this is the calling thread's state.
-        unsafe { (self.enter_tracing)(thread) };
-        // SAFETY: `hook` has the signature of an eval-frame function.
-        unsafe { (self.set)(interpreter, hook) };
-        Installed {
-            evaluation: self,
-            thread,
+        let untraced = unsafe { evaluation.untraced(thread) };
+        // SAFETY: this is the calling thread's interpreter, and `hook` is pinned.
+        unsafe { evaluation.install(interpreter, hook, previous) };
+        InPlace {
+            evaluation,
             interpreter,
             previous,
-            allowed,
+            _untraced: untraced,
         }
     }
 }
 
-struct Installed<'a> {
+struct InPlace<'a> {
     evaluation: &'a Evaluation,
-    thread: *mut c_void,
     interpreter: *mut c_void,
-    previous: EvalFrame,
-    allowed: Option<c_int>,
+    previous: Installed,
+    _untraced: Untraced<'a>,
 }
 
-impl Installed<'_> {
-    fn is_in_place(&self) -> bool {
+impl InPlace<'_> {
+    fn is_still(&self) -> bool {
         // SAFETY: this is the calling thread's interpreter, as on installation.
-        let current = unsafe { (self.evaluation.get)(self.interpreter) };
-        current as usize == hook as *const () as usize
+        let current = unsafe { self.evaluation.installed(self.interpreter) };
+        current.function as usize == hook as *const () as usize
     }
 }
 
-impl Drop for Installed<'_> {
+impl Drop for InPlace<'_> {
     fn drop(&mut self) {
         CANARY.set(null());
         // If another library has put in its own in between, that one may go on
         // calling ours, which passes everything on.
-        if self.is_in_place() {
-            // SAFETY: as above; `previous` was in place before.
-            unsafe { (self.evaluation.set)(self.interpreter, self.previous) };
-            let is_default = self.previous as usize == self.evaluation.default as usize;
-            if let (Some((_, allow)), Some(allowed), false) =
-                (self.evaluation.specialization, self.allowed, is_default)
-            {
-                // SAFETY: as above.
-                unsafe { allow(self.interpreter, allowed) };
-            }
+        if self.is_still() {
+            let Installed { function, .. } = self.previous;
+            // SAFETY: as above; this was in place before.
+            unsafe {
+                self.evaluation
+                    .install(self.interpreter, function, self.previous)
+            };
         }
-        // SAFETY: this is the calling thread's state, as on installation.
-        unsafe { (self.evaluation.leave_tracing)(self.thread) };
     }
 }
 
@@ -452,11 +404,11 @@ impl<'a> Canary<'a> {
     }
 
     /// `None` if an exception is set.
-    fn run(&self, evaluation: &Evaluation) -> Option<()> {
+    fn run(&self, stage: &Stage) -> Option<()> {
         let filename = c"<localsplus canary>".as_ptr();
         let start = ffi::Py_file_input;
         // SAFETY: both texts are C strings.
-        let compile = || unsafe { (evaluation.compile)(SOURCE.as_ptr(), filename, start) };
+        let compile = || unsafe { (stage.compile)(SOURCE.as_ptr(), filename, start) };
         let module = may_end_thread(compile);
         // SAFETY: Py_CompileString gives a reference away.
         let module = unsafe { Object::from_owned_ptr(module) }?;

@@ -129,6 +129,7 @@ mod canary;
 mod capi;
 mod capi_question;
 mod error;
+mod evaluation;
 mod exported;
 mod frame;
 mod frame_questions;
