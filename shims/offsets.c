@@ -179,6 +179,7 @@ print_objects(void)
     OFFSET("bytes.ob_sval", PyBytesObject, ob_sval);
     OFFSET("tuple.ob_item", PyTupleObject, ob_item);
     OFFSET("function.func_code", PyFunctionObject, func_code);
+    OFFSET("function.func_builtins", PyFunctionObject, func_builtins);
     OFFSET("function.func_closure", PyFunctionObject, func_closure);
     OFFSET("cell.ob_ref", PyCellObject, ob_ref);
     VALUE("frame_object.size", sizeof(PyFrameObject));

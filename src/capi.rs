@@ -2,9 +2,11 @@
 //! exceptions here, and panics stop here.
 
 mod arguments;
+mod evaluate;
+mod hook;
 mod names;
 
-use std::ffi::{c_char, c_int, c_uint};
+use std::ffi::{CStr, c_char, c_int, c_uint};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::ptr::{null, null_mut};
 use std::sync::atomic::{AtomicPtr, Ordering};
@@ -60,7 +62,7 @@ pub(crate) fn answer<T>(failed: T, ask: impl FnOnce() -> Result<T, Error>) -> T 
 }
 
 #[cold]
-fn raise(error: &Error) {
+pub fn raise(error: &Error) {
     if matches!(error, Error::Interrupted { .. }) && Interruption::raise() {
         return;
     }
@@ -74,6 +76,8 @@ fn raise(error: &Error) {
         | Error::ShimFrame
         | Error::Started
         | Error::NotAnArgument { .. }
+        | Error::NoSuchFreeVariable { .. }
+        | Error::OtherScope
         | Error::NotADict
         | Error::Released { .. }
         // SAFETY: as above.
@@ -81,7 +85,11 @@ fn raise(error: &Error) {
         // SAFETY: as above.
         Error::NoSuchName { .. } => unsafe { ffi::PyExc_KeyError },
         // SAFETY: as above.
-        Error::NotAStr { .. } | Error::WrongType { .. } => unsafe { ffi::PyExc_TypeError },
+        Error::NotAStr { .. } | Error::WrongType { .. } | Error::NotARunnable => unsafe {
+            ffi::PyExc_TypeError
+        },
+        // SAFETY: as above.
+        Error::RanAnyway => unsafe { ffi::PyExc_SystemError },
         // SAFETY: as above.
         Error::NoMemory => unsafe { ffi::PyExc_MemoryError },
         // SAFETY: as above.
@@ -94,9 +102,14 @@ fn raise(error: &Error) {
 
 #[cold]
 fn raise_panic() {
+    raise_system_error(c"localsplus: internal error, please report it");
+}
+
+/// Sets `SystemError`. The calling thread is attached.
+#[cold]
+pub fn raise_system_error(message: &CStr) {
     // SAFETY: a static that the interpreter has set long ago.
     let exception = unsafe { ffi::PyExc_SystemError };
-    let message = c"localsplus: internal error, please report it";
     // SAFETY: the thread is attached; the text is copied.
     unsafe { ffi::PyErr_SetString(exception, message.as_ptr()) };
 }

@@ -50,11 +50,11 @@ pub enum Error {
     /// The frame's executable is not a code object. (`ValueError` in C.)
     #[error("argument 'frame' has an executable that is not a code object")]
     NotPythonCode,
-    /// The frame's arguments were asked for, but it has begun to run, and may have
-    /// changed them. (`ValueError` in C.)
+    /// The frame's arguments were asked for, or it was to be consumed or replaced, but
+    /// it has begun to run. (`ValueError` in C.)
     #[error(
-        "argument 'frame' has already started: its arguments are to be had before it runs, in an \
-         eval-frame function that is called for it"
+        "argument 'frame' has already started: its arguments are to be had, and something else is \
+         to be run in its place, before it runs, in an eval-frame function that is called for it"
     )]
     Started,
     /// A parameter's slot of a frame that has not started holds something that no
@@ -108,6 +108,37 @@ pub enum Error {
         expected: &'static str,
         /// The name of its type.
         found: Box<str>,
+    },
+    /// What is to be run in place of a frame is neither a code object nor callable.
+    /// (`TypeError` in C.)
+    #[error("argument 'replacement' must be a code object or callable")]
+    NotARunnable,
+    /// The code to be run in place of a frame has a free variable that the frame's code
+    /// has not. (`ValueError` in C.)
+    #[error(
+        "argument 'replacement' has a free variable {name:?}, but the code of the frame has none \
+         of that name: its cell is not to be had"
+    )]
+    NoSuchFreeVariable {
+        /// The variable.
+        name: Box<str>,
+    },
+    /// A module or class body was to be run in place of a function, or the other way
+    /// round. (`ValueError` in C.)
+    #[error(
+        "argument 'replacement' and the code of the frame must both have local variables in \
+         slots (CO_OPTIMIZED), or both in a namespace"
+    )]
+    OtherScope,
+    /// A frame that was to be consumed has run. (`SystemError` in C.)
+    #[error("a frame that was to be disposed of has run: its code handles exceptions too early")]
+    RanAnyway,
+    /// As many hooks are installed as there is room for in a process.
+    /// (`RuntimeError` in C.)
+    #[error("{count} hooks are installed, and there is no room for more: remove some")]
+    TooManyHooks {
+        /// How many.
+        count: usize,
     },
     /// This provider cannot answer this question, though it answers others.
     /// (`RuntimeError` in C.)

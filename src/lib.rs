@@ -31,6 +31,10 @@
 //! }
 //! ```
 //!
+//! The module [`hook`] installs eval-frame functions. Instead of running a frame, they
+//! may [dispose of it](Frame::consume), or run [something else in its
+//! place](Frame::evaluate_in_place).
+//!
 //! # Supported interpreters
 //!
 //! | CPython | default build | free-threaded | debug |
@@ -129,10 +133,12 @@ mod canary;
 mod capi;
 mod capi_question;
 mod error;
+mod evaluate;
 mod evaluation;
 mod exported;
 mod frame;
 mod frame_questions;
+pub mod hook;
 mod layout;
 mod name_map;
 mod names;

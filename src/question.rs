@@ -9,8 +9,9 @@ use std::ptr::NonNull;
 use pyo3_ffi as ffi;
 use pyo3_ffi::PyObject;
 
+use crate::evaluate::share_builtins;
 use crate::layout::slot::Slot;
-use crate::layout::{Instruction, Layout, Row, StackTop};
+use crate::layout::{Build, Instruction, Layout, Row, StackTop};
 use crate::read::{
     CO_OPTIMIZED, CO_VARARGS, CO_VARKEYWORDS, Fault, Interpreter, OWNED_BY_FRAME_OBJECT,
     OWNED_BY_GENERATOR, OWNED_BY_THREAD, PythonFrame, field, type_of,
@@ -99,6 +100,21 @@ pub struct Questions {
     pub frame_of_object: unsafe fn(object: usize) -> Option<NonNull<u8>>,
     /// The frame of a generator, coroutine or async generator, which must be one.
     pub frame_of_generator: unsafe fn(object: usize) -> Option<NonNull<u8>>,
+    /// How something else is run in place of a frame.
+    pub evaluating: Evaluating,
+}
+
+/// What a layout says to running something else than a frame.
+#[derive(Debug, Clone, Copy)]
+pub struct Evaluating {
+    /// Whether an eval-frame function is to clear its frame.
+    pub hook_owns_frame: bool,
+    /// Whether functions may outlive the last reference to them: free-threaded 3.13
+    /// keeps those for ever that are made of code which is not nested in other code, once
+    /// it has had a second thread, and later ones until the next garbage collection.
+    pub keeps_functions: bool,
+    /// `evaluate::share_builtins`.
+    pub share_builtins: unsafe fn(from: usize, to: usize),
 }
 
 impl Questions {
@@ -147,6 +163,11 @@ impl Questions {
             back_of_object: |object| unsafe { field(object, L::ROW.frame_object.f_back) },
             frame_of_object: frame_of_object::<L>,
             frame_of_generator: |object| NonNull::new((object + L::ROW.generator.gi_iframe) as _),
+            evaluating: Evaluating {
+                hook_owns_frame: L::ROW.hook_owns_frame,
+                keeps_functions: matches!(L::ROW.build, Build::FreeThreaded),
+                share_builtins: share_builtins::<L>,
+            },
         }
     }
 }

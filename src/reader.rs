@@ -7,8 +7,6 @@ use std::sync::atomic::{AtomicPtr, Ordering};
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::{self, ThreadId};
 
-use pyo3_ffi as ffi;
-
 use crate::canary::{self, Failure, Subject};
 use crate::capi;
 use crate::error::{Error, Mismatch};
@@ -18,7 +16,7 @@ use crate::layout::{Build, Row, TABLE};
 use crate::official::{self, Official};
 use crate::question::Questions;
 use crate::read::{Fault, Functions};
-use crate::runtime::{self, Obscure, PendingException, Running, Runtime, Symbols, may_end_thread};
+use crate::runtime::{self, Obscure, PendingException, Running, Runtime, Symbols, detached};
 
 /// What answers in this process.
 #[derive(Debug)]
@@ -211,17 +209,8 @@ impl Drop for Finish {
 /// Until another thread has chosen, without holding up the interpreter, which
 /// that thread needs.
 fn wait() {
-    // SAFETY: the calling thread is attached.
-    let thread = unsafe { ffi::PyEval_SaveThread() };
     let choosing = |state: &mut State| matches!(state, State::Choosing { .. });
-    let guard = CHANGED.wait_while(state(), choosing);
-    drop(guard);
-    type RestoreThread = unsafe extern "C-unwind" fn(*mut ffi::PyThreadState);
-    let restore = ffi::PyEval_RestoreThread as *const ();
-    // SAFETY: that function, which may unwind.
-    let restore = unsafe { std::mem::transmute::<*const (), RestoreThread>(restore) };
-    // SAFETY: this is what PyEval_SaveThread answered.
-    may_end_thread(|| unsafe { restore(thread) });
+    detached(|| drop(CHANGED.wait_while(state(), choosing)));
 }
 
 fn choose_for_running() -> Result<Reader, Error> {

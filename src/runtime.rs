@@ -191,6 +191,21 @@ pub fn may_end_thread<T>(call: impl FnOnce() -> T) -> T {
     result
 }
 
+/// Waits for another thread without holding up the interpreter, which that thread
+/// may need. The calling thread is attached, before and afterwards; `wait` must not
+/// touch the interpreter.
+pub fn detached(wait: impl FnOnce()) {
+    type RestoreThread = unsafe extern "C-unwind" fn(*mut ffi::PyThreadState);
+    // SAFETY: the calling thread is attached.
+    let thread = unsafe { ffi::PyEval_SaveThread() };
+    wait();
+    let restore = ffi::PyEval_RestoreThread as *const ();
+    // SAFETY: that function, which may unwind.
+    let restore = unsafe { std::mem::transmute::<*const (), RestoreThread>(restore) };
+    // SAFETY: this is what PyEval_SaveThread answered.
+    may_end_thread(|| unsafe { restore(thread) });
+}
+
 /// The exception that interrupted the choice of a provider, on its way to the
 /// caller: [`Error`](crate::Error) cannot hold it.
 pub struct Interruption([*mut PyObject; 3]);

@@ -383,6 +383,100 @@ LOCALSPLUS_API struct _PyInterpreterFrame *localsplus_frame_of_object(PyObject *
  * is created, as gi_frame would. A finished generator has one, too, without
  * values. Since 0.1. */
 LOCALSPLUS_API struct _PyInterpreterFrame *localsplus_frame_of_generator(PyObject *generator);
+/* What a hook is called with: its data, and who is next. `data` and `next` never
+ * change. Valid until the interpreter ends. */
+typedef struct {
+    void *data; /* as given to localsplus_hook_install */
+    /* What would be called for the frame if this hook were not there: the hook that
+     * was installed before it, or the interpreter's own function. */
+    PyObject *(*next)(PyThreadState *thread, struct _PyInterpreterFrame *frame, int throwflag);
+    /* Private fields follow. */
+} localsplus_hook;
+
+/* An eval-frame function (PEP 523): called for every frame that the interpreter is
+ * about to run, and for every resumption of a generator. It does one of:
+ *  - return hook->next(thread, frame, throwflag);
+ *  - return localsplus_evaluate_in_place(frame, replacement);
+ *  - localsplus_consume(frame), and return something of its own;
+ *  - set an exception and return hook->next(thread, frame, 1): it is raised as if by
+ *    the frame's first instruction, or where a generator is to be resumed.
+ * If throwflag is not 0, an exception is set that is to be raised in a generator: let
+ * such a call go on.
+ *
+ * It has the three parameters of CPython's own _PyFrameEvalFunction, in the same
+ * registers, plus the hook: this costs three instructions a call over an eval-frame
+ * function that is installed by hand. */
+typedef PyObject *(*localsplus_hook_function)(PyThreadState *thread, struct _PyInterpreterFrame *frame, int throwflag,
+                                              const localsplus_hook *hook);
+
+/* Install a hook in the calling thread's interpreter, on top of what is installed
+ * there (or where it was, if it was removed from below hooks of localsplus that are
+ * still installed). A hook is a function and its data: 1 if it was installed, 0 if it is
+ * installed already, -1 with an exception: ValueError if `function` is NULL,
+ * RuntimeError if 64 hooks are installed in the process or this interpreter has no
+ * eval-frame functions, MemoryError.
+ *
+ * All threads of the interpreter run through it; other interpreters do not. `data`
+ * must stay valid until the interpreter ends, even if the hook is removed: another
+ * thread may be inside. CPython calls no eval-frame function for what one of its
+ * specialised instructions calls in place: an __init__ called through its class on
+ * 3.13 (default build), an __getitem__ on early 3.11 versions.
+ *
+ * On 3.15, whether the interpreter may specialize calls under an eval-frame function
+ * (_PyInterpreterState_SetEvalFrameAllowSpecialization) stays as it was under the one
+ * before. Works where localsplus refuses to read frames, too. Since 0.1. */
+LOCALSPLUS_API int localsplus_hook_install(localsplus_hook_function function, void *data);
+
+/* Remove a hook from the calling thread's interpreter: 1, or 0 if it is not
+ * installed, or -1 with an exception. What was installed before it is put back. If
+ * something was installed since, that stays, and what it takes for the function
+ * before it passes everything on from now on; it is put back when that is possible.
+ *
+ * Threads that are inside `function` finish; no call begins after this has returned,
+ * except that in a free-threaded build another thread may be just about to make one.
+ * When an interpreter ends, its hooks are removed. Since 0.1. */
+LOCALSPLUS_API int localsplus_hook_remove(localsplus_hook_function function, void *data);
+
+/* Dispose of the frame that an eval-frame function was given, without running it: the
+ * function then returns something of its own, or NULL with an exception set. What the
+ * frame holds is released (on 3.11 when that function returns); the arguments belong
+ * to the caller, too, who still has them. An exception that is set stays so. Tools
+ * (sys.settrace, sys.setprofile, sys.monitoring) see nothing.
+ *
+ * 0, or -1 with an exception: ValueError for a frame that has begun to run (a generator
+ * that is resumed, say) or that runs no Python code, RuntimeError if localsplus refuses
+ * this interpreter; the frame is as it was then. (SystemError if
+ * hand-made code has caught the exception that unwinds it; then it is gone.) Only for
+ * the frame that the running eval-frame function was given, and only once: it must not
+ * be used afterwards. Since 0.1. */
+LOCALSPLUS_API int localsplus_consume(struct _PyInterpreterFrame *frame);
+
+/* Run `replacement` in place of the frame that an eval-frame function was given, with
+ * the same arguments: a new reference to what it returns, or NULL with an exception,
+ * for the eval-frame function to return. The frame is disposed of, as by
+ * localsplus_consume, when its arguments have been taken, and before `replacement`
+ * runs. No exception may be set before.
+ *
+ * `replacement` is
+ *  - a code object: it is run with the function's globals, builtins and closure (cells
+ *    are found by the names of free variables). It needs the same kinds of parameters;
+ *    defaults have been filled in. In place of a module or class body it runs in that
+ *    namespace.
+ *  - a callable: it is called.
+ * Of a generator, coroutine or async generator function, the call that makes the
+ * generator is replaced, never a resumption.
+ *
+ * Tools, tracebacks and sys._getframe see a call of the replacement by the caller, and
+ * nothing of the frame. Eval-frame functions see the replacement's frame, too: a hook
+ * must know what it has put in itself. Arguments live until the call returns.
+ *
+ * ValueError that names 'frame' (it has begun to run, or runs no Python code), and
+ * RuntimeError if localsplus refuses this interpreter: the frame is as it was. After
+ * every other exception it is gone: TypeError if `replacement` is neither of both or
+ * does not take the arguments, ValueError if it is code that has a free variable that
+ * the frame's has not, or that has its variables in a namespace and the frame's has
+ * not, MemoryError, or what it raises itself. Since 0.1. */
+LOCALSPLUS_API PyObject *localsplus_evaluate_in_place(struct _PyInterpreterFrame *frame, PyObject *replacement);
 
 #ifdef __cplusplus
 }

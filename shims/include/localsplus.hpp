@@ -343,6 +343,16 @@ public:
         return found(localsplus_frame_of_generator(generator));
     }
 
+    // Disposes of it without running it, as localsplus_consume documents.
+    void consume() const { (void)detail::checked(localsplus_consume(pointer_)); }
+
+    // Runs a code object or calls a callable in its place, as
+    // localsplus_evaluate_in_place documents.
+    [[nodiscard]] object evaluate_in_place(PyObject *replacement) const
+    {
+        return detail::checked(localsplus_evaluate_in_place(pointer_, replacement));
+    }
+
     // for (localsplus::slot slot : frame.slots()) ...
     [[nodiscard]] slot_range slots() const;
 
@@ -452,6 +462,18 @@ inline void init() { (void)detail::checked(localsplus_init()); }
 
 // What answers in this process; NULL if localsplus refuses this interpreter.
 [[nodiscard]] inline const char *provider() noexcept { return localsplus_provider(); }
+
+// Installs a hook in this thread's interpreter; false if it is installed already.
+inline bool hook_install(localsplus_hook_function function, void *data = nullptr)
+{
+    return detail::checked(localsplus_hook_install(function, data)) != 0;
+}
+
+// Removes a hook from this thread's interpreter; false if it is not installed there.
+inline bool hook_remove(localsplus_hook_function function, void *data = nullptr)
+{
+    return detail::checked(localsplus_hook_remove(function, data)) != 0;
+}
 
 }  // namespace v0_1_0
 

@@ -59,6 +59,9 @@ pub struct Row {
     pub frame: FrameLayout,
     /// `PyThreadState`.
     pub thread: ThreadLayout,
+    /// Whether an eval-frame function is to clear the frame that it is given (since
+    /// 3.12). Otherwise its caller does.
+    pub hook_owns_frame: bool,
     /// `PyCodeObject`.
     pub code: CodeLayout,
     /// `PyFrameObject`.
@@ -185,6 +188,8 @@ impl Immortality {
 pub struct FunctionLayout {
     /// `sizeof(PyFunctionObject)`.
     pub size: usize,
+    /// `func_builtins`.
+    pub func_builtins: usize,
     /// A tuple of cells, or NULL.
     pub func_closure: usize,
 }

@@ -38,6 +38,7 @@ pub fn named_values(row: &Row) -> Vec<NamedValue> {
         "tuple.ob_item" = tuple_ob_item,
         "basicsize.object" = object.size,
         "basicsize.function" = function.size,
+        "function.func_builtins" = function.func_builtins,
         "function.func_closure" = function.func_closure,
         "frame.size" = frame.size,
         "frame.executable" = frame.executable,

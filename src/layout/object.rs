@@ -104,6 +104,7 @@ impl FunctionLayout {
     pub(super) const fn of<H: Header, const WORDS: usize>() -> Self {
         Self {
             size: size_of::<PyFunctionObject<H, WORDS>>(),
+            func_builtins: offset_of!(PyFunctionObject<H, WORDS>, func_builtins),
             func_closure: offset_of!(PyFunctionObject<H, WORDS>, func_closure),
         }
     }

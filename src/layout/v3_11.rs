@@ -130,6 +130,7 @@ pub(super) const fn row<H: Header>(build: Build) -> Row {
             instruction: Last(prev_instr),
             stack_top: Index(stacktop)
         ),
+        hook_owns_frame: false,
         thread: ThreadLayout {
             cframe: Some(offset_of!(PyThreadState, cframe)),
             current_frame: offset_of!(PyCFrame, current_frame),

@@ -116,6 +116,7 @@ pub(super) const fn row<H: Header>(build: Build) -> Row {
             cframe: Some(offset_of!(PyThreadState, cframe)),
             current_frame: offset_of!(PyCFrame, current_frame),
         },
+        hook_owns_frame: true,
         code: code_layout!(PyCodeObject<H>, co_tlbc: None),
         generator: GeneratorLayout {
             gi_iframe: offset_of!(PyGenObject<H>, gi_iframe),

@@ -45,9 +45,8 @@ pub fn start() {
     unsafe { ffi::Py_InitializeEx(0) };
 }
 
-/// Runs `source` as a module, showing every frame to `look` before this thread
-/// runs it.
-pub fn run(source: &str, look: impl FnMut(*mut c_void) + 'static) {
+/// Runs `source` as a module: its globals.
+pub fn execute(source: &str) -> Object {
     let source = CString::new(source).expect("no NUL");
     let filename = c"test".as_ptr();
     // SAFETY: both are C strings; the interpreter is initialised.
@@ -58,22 +57,30 @@ pub fn run(source: &str, look: impl FnMut(*mut c_void) + 'static) {
     let globals = unsafe { ffi::PyDict_New() };
     // SAFETY: PyDict_New gives a reference away.
     let globals = unsafe { Object::from_owned_ptr(globals) }.expect("memory");
-    LOOK.set(Some(Box::new(look)));
-    // SAFETY: the thread is attached.
-    let interpreter: *mut c_void = unsafe { ffi::PyInterpreterState_Get() }.cast();
-    // SAFETY: `hook` is an eval-frame function.
-    unsafe { _PyInterpreterState_SetEvalFrameFunc(interpreter, hook) };
     // SAFETY: a code object and a dict.
     let result = unsafe { ffi::PyEval_EvalCode(code.as_ptr(), globals.as_ptr(), globals.as_ptr()) };
-    // SAFETY: this is what was in place before.
-    unsafe { _PyInterpreterState_SetEvalFrameFunc(interpreter, _PyEval_EvalFrameDefault) };
-    LOOK.set(None);
     if result.is_null() {
         // SAFETY: an exception is set.
         unsafe { ffi::PyErr_Print() };
     }
     // SAFETY: PyEval_EvalCode gives a reference away.
     unsafe { Object::from_owned_ptr(result) }.expect("no exception");
+    globals
+}
+
+/// Runs `source` as a module, showing every frame to `look` before this thread
+/// runs it.
+#[allow(dead_code, reason = "a test of hooks has its own")]
+pub fn run(source: &str, look: impl FnMut(*mut c_void) + 'static) {
+    LOOK.set(Some(Box::new(look)));
+    // SAFETY: the thread is attached.
+    let interpreter: *mut c_void = unsafe { ffi::PyInterpreterState_Get() }.cast();
+    // SAFETY: `hook` is an eval-frame function.
+    unsafe { _PyInterpreterState_SetEvalFrameFunc(interpreter, hook) };
+    execute(source);
+    // SAFETY: this is what was in place before.
+    unsafe { _PyInterpreterState_SetEvalFrameFunc(interpreter, _PyEval_EvalFrameDefault) };
+    LOOK.set(None);
 }
 
 pub fn text(object: &Object) -> String {

@@ -214,6 +214,10 @@ class SharedLibrary(unittest.TestCase):
         "current_frame",
         "frame_of_object",
         "frame_of_generator",
+        "hook_install",
+        "hook_remove",
+        "consume",
+        "evaluate_in_place",
     }
 
     def symbols(self, *options):
