@@ -18,8 +18,13 @@
 // generator, coroutine or async generator function, the call that makes the
 // generator is replaced, never a resumption.
 //
+// Or it hands the code of every function that is called to a compiler of yours, once,
+// and runs what that answers in place of it:
+//
+//     evaluator.compile_with(lambda code: code.replace(...))   # or None: as it is
+//
 // What tools (sys.settrace, sys.setprofile, sys.monitoring) see of a hit: the
-// specialised function, nothing of the original one.
+// specialised function or compiled code, nothing of the original one.
 #define PY_SSIZE_T_CLEAN
 #include <localsplus.hpp>
 #include <localsplus_compat.h>
@@ -68,26 +73,24 @@ std::shared_mutex lock;
 // its references in.
 auto &specialisations = *new std::unordered_map<PyObject *, std::shared_ptr<specialisation>>;
 
-// What was installed before us; frames that we do not replace go there.
-std::atomic<_PyFrameEvalFunction> previous{_PyEval_EvalFrameDefault};
+// What the compiler has made of a code object.
+struct compilation {
+    object code;
+    object compiled;  // empty: the code runs as it is
+};
 
-// What an original function is unwound with. Never seen by Python code.
-PyObject *Replaced;
+// Under the same lock. What was compiled has an entry of its own, without anything.
+auto &compilations = *new std::unordered_map<PyObject *, std::shared_ptr<compilation>>;
+auto &compiler = *new object;
+
+// Set while the compiler runs in this thread: what it calls runs as it is.
+thread_local bool is_compiling = false;
 
 std::shared_ptr<specialisation> find(PyObject *code)
 {
     std::shared_lock<std::shared_mutex> guard(lock);
     auto found = specialisations.find(code);
     return found == specialisations.end() ? nullptr : found->second;
-}
-
-// Whether the frame has run nothing yet. A resumed generator's has: its function
-// has begun by making the generator.
-bool is_unstarted(localsplus::frame frame)
-{
-    int lasti = frame.lasti();
-    // Since 3.13 the interpreter keeps the instruction that comes next.
-    return PY_VERSION_HEX >= 0x030D0000 ? lasti == 0 : lasti < 0;
 }
 
 // Whether the values in the frame are what the specialised function was made for.
@@ -133,37 +136,6 @@ bool read_arguments(const specialisation &special, localsplus::frame frame, std:
     return true;
 }
 
-// Disposes of a frame that will not run. True, or false with an exception set.
-bool dispose(PyThreadState *tstate, struct _PyInterpreterFrame *frame)
-{
-#if PY_VERSION_HEX < 0x030C0000
-    // The interpreter clears the frame once the hook has returned.
-    (void)tstate, (void)frame;
-    return true;
-#else
-    // Since 3.12 the hook owns the frame. Resumed with an exception, the
-    // interpreter unwinds it before its first instruction, and clears and pops it
-    // on the way out. Tools are not to see a function fail that nobody called.
-    PyThreadState_EnterTracing(tstate);
-    PyErr_SetNone(Replaced);
-    PyObject *result = _PyEval_EvalFrameDefault(tstate, frame, 1);
-    PyThreadState_LeaveTracing(tstate);
-    if (result != nullptr) {
-        // Code that catches exceptions before its first instruction: not
-        // something that the compiler makes.
-        Py_DECREF(result);
-        PyErr_SetString(PyExc_SystemError, "evaluator: a replaced function ran all the same");
-        return false;
-    }
-    if (!PyErr_ExceptionMatches(Replaced)) {
-        // The frame is gone, but something else went wrong: RecursionError, say.
-        return false;
-    }
-    PyErr_Clear();
-    return true;
-#endif
-}
-
 PyObject *call(const specialisation &special, const std::vector<object> &arguments)
 {
     std::vector<PyObject *> pointers;
@@ -176,39 +148,84 @@ PyObject *call(const specialisation &special, const std::vector<object> &argumen
                                arguments.size() | PY_VECTORCALL_ARGUMENTS_OFFSET, nullptr);
 }
 
-PyObject *evaluate(PyThreadState *tstate, struct _PyInterpreterFrame *pointer, int throwflag)
+// What is to run in place of the code of a function; empty if that itself.
+object compiled(const object &code)
 {
-    const auto go_on = previous.load(std::memory_order_relaxed);
+    object call;
+    {
+        std::shared_lock<std::shared_mutex> guard(lock);
+        if (!compiler || is_compiling) {
+            return object();
+        }
+        auto found = compilations.find(code.get());
+        if (found != compilations.end()) {
+            return found->second->compiled;
+        }
+        call = compiler;
+    }
+    auto made = std::make_shared<compilation>(compilation{code, object()});
+    // Without local variables in slots it is no function, but a module or class body.
+    if ((reinterpret_cast<PyCodeObject *>(code.get())->co_flags & CO_OPTIMIZED) != 0) {
+        is_compiling = true;
+        object answer = object::steal(PyObject_CallOneArg(call.get(), code.get()));
+        is_compiling = false;
+        if (!answer) {
+            throw localsplus::error();
+        }
+        if (PyCode_Check(answer.get()) && answer.get() != code.get()) {
+            made->compiled = answer;
+        } else if (answer.get() != Py_None) {
+            PyErr_Format(PyExc_TypeError, "the compiler answered %R, not another code object or None", answer.get());
+            throw localsplus::error();
+        }
+    }
+    auto itself = std::make_shared<compilation>(compilation{made->compiled, object()});
+    std::unique_lock<std::shared_mutex> guard(lock);
+    // Another thread may have been faster.
+    auto kept = compilations.emplace(code.get(), made).first->second;
+    if (kept == made && made->compiled) {
+        compilations.emplace(made->compiled.get(), itself);
+    }
+    return kept->compiled;
+}
+
+PyObject *evaluate(PyThreadState *tstate, struct _PyInterpreterFrame *pointer, int throwflag,
+                   const localsplus_hook *hook)
+{
     // With an exception pending, a generator is resumed to raise it.
     if (throwflag != 0) {
-        return go_on(tstate, pointer, throwflag);
+        return hook->next(tstate, pointer, throwflag);
     }
-    std::shared_ptr<specialisation> special;
-    std::vector<object> arguments;
     try {
         localsplus::frame frame(pointer);
-        special = find(frame.code().get());
-        if (special == nullptr || !is_unstarted(frame)) {
-            return go_on(tstate, pointer, throwflag);
+        // A resumed generator goes on: its function has begun by making it.
+        if (frame.state() != localsplus::state::unstarted) {
+            return hook->next(tstate, pointer, throwflag);
         }
-        if (!guards_hold(*special, frame) || !read_arguments(*special, frame, arguments)) {
-            special->misses.fetch_add(1, std::memory_order_relaxed);
-            // The values are the function's alone again.
-            arguments.clear();
-            return go_on(tstate, pointer, throwflag);
+        object code = frame.code();
+        std::shared_ptr<specialisation> special = find(code.get());
+        if (special == nullptr) {
+            object replacement = compiled(code);
+            if (replacement) {
+                return localsplus_evaluate_in_place(pointer, replacement.get());
+            }
+            return hook->next(tstate, pointer, throwflag);
         }
+        std::vector<object> arguments;
+        if (guards_hold(*special, frame) && read_arguments(*special, frame, arguments)) {
+            special->hits.fetch_add(1, std::memory_order_relaxed);
+            frame.consume();
+            return call(*special, arguments);
+        }
+        special->misses.fetch_add(1, std::memory_order_relaxed);
     } catch (const std::exception &failure) {
         if (dynamic_cast<const localsplus::error *>(&failure) == nullptr) {
             PyErr_NoMemory();
         }
-        // The exception is as if raised by the function's first instruction.
-        return _PyEval_EvalFrameDefault(tstate, pointer, 1);
+        // As if raised by the function's first instruction.
+        return hook->next(tstate, pointer, 1);
     }
-    special->hits.fetch_add(1, std::memory_order_relaxed);
-    if (!dispose(tstate, pointer)) {
-        return nullptr;
-    }
-    return call(*special, arguments);
+    return hook->next(tstate, pointer, throwflag);
 }
 
 // The function below a method; borrowed, or NULL with an exception.
@@ -367,29 +384,33 @@ PyObject *counts(PyObject *, PyObject *callable)
                          static_cast<unsigned long long>(special->misses.load()));
 }
 
+PyObject *compile_with(PyObject *, PyObject *callable)
+{
+    object replaced = callable == Py_None ? object() : object::borrow(callable);
+    std::unordered_map<PyObject *, std::shared_ptr<compilation>> forgotten;
+    {
+        std::unique_lock<std::shared_mutex> guard(lock);
+        std::swap(compiler, replaced);
+        compilations.swap(forgotten);
+    }
+    Py_RETURN_NONE;
+}
+
 PyObject *enable(PyObject *, PyObject *)
 {
-    if (localsplus_init() < 0) {
+    if (localsplus_init() < 0 || localsplus_hook_install(evaluate, nullptr) < 0) {
         return nullptr;
-    }
-    PyInterpreterState *interpreter = PyInterpreterState_Get();
-    _PyFrameEvalFunction installed = _PyInterpreterState_GetEvalFrameFunc(interpreter);
-    if (installed != evaluate) {
-        previous.store(installed);
-        _PyInterpreterState_SetEvalFrameFunc(interpreter, evaluate);
     }
     Py_RETURN_NONE;
 }
 
 PyObject *disable(PyObject *, PyObject *)
 {
-    PyInterpreterState *interpreter = PyInterpreterState_Get();
-    if (_PyInterpreterState_GetEvalFrameFunc(interpreter) == evaluate) {
-        _PyInterpreterState_SetEvalFrameFunc(interpreter, previous.load());
-        Py_RETURN_NONE;
+    int removed = localsplus_hook_remove(evaluate, nullptr);
+    if (removed == 0) {
+        PyErr_SetString(PyExc_RuntimeError, "evaluator: not enabled");
     }
-    PyErr_SetString(PyExc_RuntimeError, "evaluator: not enabled, or another hook has been installed since");
-    return nullptr;
+    return removed == 1 ? Py_NewRef(Py_None) : nullptr;
 }
 
 PyObject *provider(PyObject *, PyObject *)
@@ -408,6 +429,8 @@ PyMethodDef methods[] = {
      METH_VARARGS | METH_KEYWORDS, optimize_doc},
     {"forget", forget, METH_O, "forget(fn)\n--\n\nRun fn itself again."},
     {"counts", counts, METH_O, "counts(fn)\n--\n\n(hits, misses) since fn was optimised."},
+    {"compile_with", compile_with, METH_O,
+     "compile_with(compiler)\n--\n\nRun what compiler(code) answers in place of each function's code, unless None."},
     {"enable", enable, METH_NOARGS, "enable()\n--\n\nInstall the evaluator in this interpreter."},
     {"disable", disable, METH_NOARGS, "disable()\n--\n\nPut back what enable() found."},
     {"provider", provider, METH_NOARGS, "provider()\n--\n\nWhat reads the frames: localsplus_provider()."},
@@ -416,10 +439,7 @@ PyMethodDef methods[] = {
 
 int execute(PyObject *module)
 {
-    if (Replaced == nullptr) {
-        Replaced = PyErr_NewException("evaluator._Replaced", PyExc_BaseException, nullptr);
-    }
-    return Replaced == nullptr ? -1 : PyModule_AddIntConstant(module, "LOCALSPLUS_ABI_VERSION", localsplus_abi_version());
+    return PyModule_AddIntConstant(module, "LOCALSPLUS_ABI_VERSION", localsplus_abi_version());
 }
 
 // ISO C++ lets no function pointer become a void pointer without a warning, but

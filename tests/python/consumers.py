@@ -35,3 +35,22 @@ def build_extension(name, source, standard):
         raise AssertionError(f"{shlex.join(command)}\n{process.stderr}")
     libraries = ["-lstdc++"] if standard.startswith("c++") else []
     return toolchain.extension(name, [built, *libraries], link_library=True)
+
+
+def build_evaluator_rs():
+    """examples/evaluator_rs, built once for all interpreters next to the library under test."""
+    target = os.path.join(os.path.dirname(os.path.dirname(support.toolchain.library)), "evaluator_rs")
+    manifest = os.path.join(REPOSITORY, "examples", "evaluator_rs", "Cargo.toml")
+    if shutil.which("cargo") is None:
+        raise AssertionError("no cargo on PATH to build examples/evaluator_rs with")
+    command = ["cargo", "build", "--quiet", "--release", "--manifest-path", manifest, "--target-dir", target]
+    environment = {
+        **os.environ,
+        "PYO3_BUILD_EXTENSION_MODULE": "1",
+        # Without asking any interpreter.
+        "PYO3_CONFIG_FILE": os.path.join(REPOSITORY, "packaging", "pyo3-config.txt"),
+    }
+    process = subprocess.run(command, capture_output=True, text=True, env=environment)
+    if process.returncode != 0:
+        raise AssertionError(f"{shlex.join(command)}\n{process.stderr}")
+    return os.path.join(target, "release", "libevaluator_rs.so")
