@@ -106,6 +106,7 @@ def build(toolchain):
     toolchain.extension(
         "_compare", [os.path.join(HERE, "_compare.c"), toolchain.oracle_object], link_library=True
     )
+    toolchain.extension("_faults", [os.path.join(HERE, "_faults.c")], link_library=True)
 
 
 def check_extension(cases, library):

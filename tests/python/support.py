@@ -285,8 +285,8 @@ def python(*arguments, env=(), timeout=120, cwd=None):
     )
 
 
-def run_scenario(name, *arguments, **kwargs):
+def run_scenario(name, *arguments, script="scenarios.py", **kwargs):
     """Runs a function of scenarios.py in a process of its own: its output, or AssertionError with it."""
-    process = python(os.path.join(HERE, "scenarios.py"), name, *arguments, **kwargs)
+    process = python(os.path.join(HERE, script), name, *arguments, **kwargs)
     assert process.returncode == 0, f"{name}: exit status {process.returncode}\n{process.stdout}"
     return process.stdout
