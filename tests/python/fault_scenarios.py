@@ -3,17 +3,19 @@ own. fault_scenarios.py NAME [ARGUMENT ...] runs the function of that name."""
 
 import json
 import os
+import re
 import sys
 import traceback
 
 import _cases
+import _faults
+import scenarios
 
 VERSION = sys.version_info[:3]
 
 
 def no_memory():
     """_testcapi.set_nomemory() makes every allocation fail from some number on."""
-    import _faults
     import _testcapi
     import situations
 
@@ -60,6 +62,111 @@ def no_memory():
     situations.everything_once(check)
     assert set(failures) == {name for name, (_, _, allocates) in questions.items() if allocates}, failures
     print(failures)
+
+
+# ---- interpreters that are not what they should be -----------------------------------
+
+
+def in_a_child(environment, report):
+    """What report() answers in a child process with these variables, or how that process ended."""
+    reader, writer = os.pipe()
+    sys.stdout.flush()
+    child = os.fork()
+    if child == 0:
+        status = 1
+        try:
+            os.environ.update(environment)
+            os.write(writer, json.dumps(report()).encode())
+            status = 0
+        except BaseException:
+            traceback.print_exc()
+            sys.stderr.flush()
+        finally:
+            os._exit(status)
+    os.close(writer)
+    with open(reader, "rb") as file:
+        text = file.read()
+    status = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+    return json.loads(text) if status == 0 else ["ended", f"with exit status {status}"]
+
+
+def chosen():
+    """["provider", its name] if it answers as it should; ["refused", the reason] if everything says so, twice."""
+    provider = _cases.provider()
+    if provider is not None:
+        assert scenarios.answers_of_this_frame(), provider
+
+        class Body:
+            # By the interpreter's dict, too.
+            local = provider
+            frame = _cases.address(sys._getframe())
+            assert _faults.ask("get_by_name", frame, 0, 0, 0, True, None, "local")[:2] == (1, ((provider,),))
+
+        return ["provider", provider]
+    frame = _cases.address(sys._getframe())
+    reasons = set()
+    for _ in range(2):
+        for function in _faults.questions():
+            status, got, error = _faults.ask(function, frame, 0, 0, 32, True, None, "frame")
+            assert status == -1, (function, status)
+            assert type(error) is RuntimeError, (function, error)
+            reasons.add(str(error))
+    assert _cases.provider() is None
+    (reason,) = reasons
+    return ["refused", reason]
+
+
+def asked_for(path):
+    """The names that choosing a provider and asking for names looks up."""
+    environment = {"LOCALSPLUS_ASKED": path}
+    outcome = in_a_child(environment, chosen)
+    assert outcome[0] == "provider", outcome
+    with open(path, encoding="utf-8") as file:
+        names = dict.fromkeys(file.read().split())
+    return [name for name in names if re.match("_?Py(?!Init_)", name)], outcome[1]
+
+
+def faulty_interpreters(path):
+    """Prints what becomes of each fault."""
+    names, provider = asked_for(path)
+    outcomes = {"": ["provider", provider]}
+    for fault in faults(names):
+        assert fault not in outcomes, fault
+        outcomes[fault] = in_a_child({"LOCALSPLUS_FAULT": fault}, chosen)
+    assert in_a_child({}, chosen) == ["provider", provider]
+    print(json.dumps({"names": names, "outcomes": outcomes}))
+
+
+def faults(names):
+    for name in names:
+        yield f"missing {name}"
+        yield f"null {name}"
+    # Another version, by its own word and by its debug offsets.
+    here = sys.hexversion
+    others = [0, 0x02070FF0, 0x030A0DF0, 0x03100000 | here & 0xFF, 0x04000000 | here & 0xFFFFFF, 0xFFFFFFFF, 0x1_030B07F0]
+    others += [here & ~0xFF0000 | minor << 16 for minor in range(11, 17) if minor != VERSION[1]]
+    others += [here & ~0xFF | level for level in (0x00, 0xA1, 0xB4)]
+    for version in dict.fromkeys(others):
+        yield f"value Py_Version {version:x}"
+        if VERSION >= (3, 13):
+            yield f"value Py_Version {version:x};word _PyRuntime 8 {version ^ here:x}"
+    if VERSION >= (3, 13):
+        for offset in range(0, 1024, 8):
+            yield f"word _PyRuntime {offset} 8"
+    # Other types, of the same size or not.
+    for name in names:
+        if name.endswith("_Type"):
+            for other in ("PyBaseObject_Type", "PyGen_Type", "PyLong_Type"):
+                if other != name:
+                    yield f"alias {name} {other}"
+    # A build that says it is another one.
+    for name in ("PyUnstable_Module_SetGIL", "_Py_stackref_get_object", "_Py_NegativeRefcount"):
+        yield f"alias {name} Py_IncRef"
+    # Functions of another meaning or signature.
+    for lie in ("null", "same", "number", "borrowed", "leaked"):
+        yield f"lie PyCell_Get {lie}"
+    for name in ("_PyInterpreterState_SetEvalFrameFunc", "Py_CompileString"):
+        yield f"lie {name} null"
 
 
 def main():
