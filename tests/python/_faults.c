@@ -315,6 +315,37 @@ faults_ask_everything(PyObject *Py_UNUSED(module), PyObject *args)
     return status < 0 ? NULL : Py_BuildValue("nn", tally.answers, tally.failures);
 }
 
+/* take(frame): the frame's arguments, as a capsule that owns them, for clear(). */
+static PyObject *
+faults_take(PyObject *Py_UNUSED(module), PyObject *arg)
+{
+    frame_t *frame;
+    if (!address_converter(arg, &frame)) {
+        return NULL;
+    }
+    localsplus_arguments *arguments = PyMem_Malloc(sizeof(*arguments));
+    if (arguments == NULL) {
+        return PyErr_NoMemory();
+    }
+    if (localsplus_arguments_get(frame, arguments) < 0) {
+        PyMem_Free(arguments);
+        return NULL;
+    }
+    return PyCapsule_New(arguments, "localsplus_arguments", NULL);
+}
+
+static PyObject *
+faults_clear(PyObject *Py_UNUSED(module), PyObject *arg)
+{
+    localsplus_arguments *arguments = PyCapsule_GetPointer(arg, "localsplus_arguments");
+    if (arguments == NULL) {
+        return NULL;
+    }
+    localsplus_arguments_clear(arguments);
+    PyMem_Free(arguments);
+    Py_RETURN_NONE;
+}
+
 /* ---- without memory ---------------------------------------------------------------- */
 
 static const PyMemAllocatorDomain domains[] = {PYMEM_DOMAIN_RAW, PYMEM_DOMAIN_MEM, PYMEM_DOMAIN_OBJ};
@@ -457,6 +488,8 @@ static PyMethodDef faults_methods[] = {
     {"questions", faults_questions, METH_NOARGS, NULL},
     {"ask", faults_ask, METH_VARARGS, NULL},
     {"ask_everything", faults_ask_everything, METH_VARARGS, NULL},
+    {"take", faults_take, METH_O, NULL},
+    {"clear", faults_clear, METH_O, NULL},
     {"quietly", faults_quietly, METH_VARARGS, NULL},
     {"outcome", faults_outcome, METH_NOARGS, NULL},
     {"without_memory", faults_without_memory, METH_VARARGS, NULL},
