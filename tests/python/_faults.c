@@ -48,6 +48,7 @@ static const char *const shapes[] = {"number", "object", "result", "results", "a
     Q(indexes, OBJECT, "frame name", 1, localsplus_indexes(with->frame, with->name))                                \
     Q(get_by_name, RESULT, "frame name result", 0,                                                                  \
       localsplus_get_by_name(with->frame, with->name, with->result))                                                \
+    Q(name_map, OBJECT, "frame", 1, localsplus_name_map(with->frame))                                               \
     Q(dict, OBJECT, "frame", 1, localsplus_dict(with->frame))                                                       \
     Q(arguments_get, ARGUMENTS, "frame arguments", 1,                                                               \
       localsplus_arguments_get(with->frame, (localsplus_arguments *)with->result))

@@ -6,6 +6,7 @@ LOCALSPLUS_ROUNDS says how often.
 
 import atexit
 import gc
+import json
 import os
 import signal
 import sys
@@ -114,7 +115,7 @@ def readers_and_writers():
     assert len(answers) == NREADERS
     gc.collect()
     assert [sys.getrefcount(each) for each in stored] == before
-    print(NREADERS, "threads,", sum(answers), "answers")
+    print(json.dumps({"threads": NREADERS, "answers": sum(answers)}))
 
 
 # More than there are processors, so that they are stopped in the middle.

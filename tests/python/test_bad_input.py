@@ -125,7 +125,7 @@ class BadArguments(unittest.TestCase):
     def test_every_function(self):
         self.checked = self.shims = 0
         situations.everything_once(self.check_all)
-        print(f"[{self.checked} calls] ", end="", flush=True)
+        support.figures["bad arguments"] = {"calls": self.checked}
         self.assertGreater(self.checked, 2000)
         # There are such frames from 3.12 on.
         self.assertEqual(self.shims > 0, VERSION >= (3, 12))
@@ -216,7 +216,7 @@ class OutOfMemory(unittest.TestCase):
         self.used = []
         situations.everything_once(self.check_all)
         self.assertEqual(len(drained), 3000)
-        print(f"[{sum(self.failures.values())} failures] ", end="", flush=True)
+        support.figures["no memory"] = {"failed allocations": sum(self.failures.values())}
         for function, (_, _, allocates) in QUESTIONS.items():
             if allocates:
                 self.assertGreater(self.failures[function], 0, function)

@@ -1,5 +1,6 @@
 """Threads, forks, subinterpreters, and the end of the interpreter. Each case is a process of its own."""
 
+import json
 import unittest
 
 import support
@@ -15,7 +16,7 @@ def run(name, *arguments, **kwargs):
 class Threads(unittest.TestCase):
     def test_readers_and_writers(self):
         output = run("readers_and_writers")
-        print(f"[{output.strip()}] ", end="", flush=True)
+        support.figures["threads"] = json.loads(output)
 
     def test_generators(self):
         run("generators_in_threads")
