@@ -1,9 +1,11 @@
 //! The map from names to slots of a code object, made once and kept with it.
 //!
 //! CPython lets extensions keep something in a code object: PEP 523's "co_extra".
-//! What asks or answers is called by name, since 3.12 renamed the functions.
+//! Its functions are looked up by name: under these, 3.12 is the first to have them.
+//! (3.11 has them under others, but there the code objects of frozen modules are one
+//! for all interpreters, and would hand a map of one interpreter to another.)
 
-use std::ffi::{CStr, c_int, c_void};
+use std::ffi::{c_int, c_void};
 use std::ptr::null_mut;
 use std::sync::OnceLock;
 
@@ -31,8 +33,8 @@ struct CodeExtra {
 }
 
 impl CodeExtra {
-    /// `None` if there are none, or in a free-threaded build, where they do not keep
-    /// two threads apart.
+    /// `None` if there are none (3.11), or in a free-threaded build, where they do not
+    /// keep two threads apart.
     fn find() -> Option<Self> {
         static FOUND: OnceLock<Option<CodeExtra>> = OnceLock::new();
         *FOUND.get_or_init(|| {
@@ -40,15 +42,11 @@ impl CodeExtra {
             if symbols.is_free_threaded() {
                 return None;
             }
-            let find = |new: &CStr, old: &CStr| symbols.find(new).or_else(|| symbols.find(old));
-            let request = find(
-                c"PyUnstable_Eval_RequestCodeExtraIndex",
-                c"_PyEval_RequestCodeExtraIndex",
-            )?;
-            let get = find(c"PyUnstable_Code_GetExtra", c"_PyCode_GetExtra")?;
-            let set = find(c"PyUnstable_Code_SetExtra", c"_PyCode_SetExtra")?;
+            let request = symbols.find(c"PyUnstable_Eval_RequestCodeExtraIndex")?;
+            let get = symbols.find(c"PyUnstable_Code_GetExtra")?;
+            let set = symbols.find(c"PyUnstable_Code_SetExtra")?;
             Some(Self {
-                // SAFETY: the functions of these names have these signatures since 3.6
+                // SAFETY: the functions of these names have these signatures since 3.12
                 // (a `freefunc` takes a `void *`, which is passed like any pointer).
                 request: unsafe { std::mem::transmute::<*mut c_void, Request>(request.as_ptr()) },
                 // SAFETY: as above.
@@ -177,7 +175,7 @@ fn new_map(names: &Object) -> Result<Object, Error> {
 impl Frame<'_> {
     /// A read-only mapping from the name of each slot to its index, made once per code
     /// object and kept with it: the next frame of the same code answers the same
-    /// mapping. (In free-threaded builds it is made anew each time.) Of two slots of
+    /// mapping. (On 3.11 and in free-threaded builds it is made anew each time.) Of two slots of
     /// one name it has the first; [`indexes`](Self::indexes) tells both.
     ///
     /// # Errors

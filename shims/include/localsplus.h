@@ -189,8 +189,9 @@ LOCALSPLUS_API PyObject *localsplus_indexes(struct _PyInterpreterFrame *frame, P
  * object and kept with it (PEP 523's co_extra), so that a guard can look its name up
  * when it is made, and read by index ever after. A new reference, or NULL with an
  * exception. Of two slots of one name it has the first: localsplus_indexes tells
- * both. In free-threaded builds, whose code objects do not keep two threads apart
- * there, it is made anew each time. Since 0.1. */
+ * both. It is made anew each time on 3.11, where two interpreters may share a code
+ * object, and in free-threaded builds, whose code objects do not keep two threads
+ * apart there. Since 0.1. */
 LOCALSPLUS_API PyObject *localsplus_name_map(struct _PyInterpreterFrame *frame);
 
 /* What `name` stands for now: the value in the slot that localsplus_index answers,

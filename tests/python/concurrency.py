@@ -287,6 +287,39 @@ def init_in_one_use_in_another(first):
     assert scenarios.answers_of_this_frame()
 
 
+NAME_MAP = """
+import os
+import sys
+import _cases
+import _faults
+
+def address_of_map(code):
+    frame = _cases.new_frame_object(code, {})
+    (kept,) = _faults.ask("name_map", _cases.address(frame), 0, 0, 0, True, None)[1]
+    held.append(kept)
+    return id(kept[0])
+
+# Frozen ones: on 3.11 all interpreters run the same code objects.
+codes = (os.path.join.__code__, sys.modules["_frozen_importlib"]._find_and_load.__code__)
+held = []
+maps = [address_of_map(code) for code in codes]
+"""
+
+
+def interpreters_share_no_object():
+    """What is kept with a code object is one interpreter's."""
+    interpreters = import_interpreters()
+    mine = {}
+    exec(NAME_MAP, mine)
+    for _ in range(2):
+        other = create(interpreters)
+        run_in(interpreters, other, f"{NAME_MAP}\nassert not set(maps) & {set(mine['maps'])}, maps\n")
+        interpreters.destroy(other)
+        again = {}
+        exec(NAME_MAP, again)
+        assert [dict(kept[0]) for kept in again["held"]] == [dict(kept[0]) for kept in mine["held"]]
+
+
 def interpreters_come_and_go():
     """Some threads' interpreters are made, read and torn down while others go on reading in theirs."""
     interpreters = import_interpreters()

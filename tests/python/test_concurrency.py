@@ -33,6 +33,9 @@ class Interpreters(unittest.TestCase):
             with self.subTest(first):
                 run("init_in_one_use_in_another", first)
 
+    def test_they_share_no_object(self):
+        run("interpreters_share_no_object")
+
     def test_they_come_and_go(self):
         run("interpreters_come_and_go")
 

@@ -28,9 +28,6 @@ OPTIONAL = {
     "PyUnstable_Eval_RequestCodeExtraIndex",
     "PyUnstable_Code_GetExtra",
     "PyUnstable_Code_SetExtra",
-    "_PyEval_RequestCodeExtraIndex",
-    "_PyCode_GetExtra",
-    "_PyCode_SetExtra",
 }
 
 REQUIRED = {
