@@ -270,7 +270,7 @@ impl Drop for Arguments {
             }
         }
         // SAFETY: NULL, or a reference of ours.
-        unsafe { ffi::Py_DecRef(self.kwnames) };
+        drop(unsafe { Object::from_owned_ptr(self.kwnames) });
         // SAFETY: the allocation begins one element before.
         unsafe { ffi::PyMem_Free(self.args.wrapping_sub(1).cast()) };
     }
@@ -461,7 +461,7 @@ impl Drop for Block {
             // SAFETY: the element is ours, and initialised.
             let object = unsafe { self.element(index).read() };
             // SAFETY: NULL, or a reference that was put in.
-            unsafe { ffi::Py_DecRef(object) };
+            drop(unsafe { Object::from_owned_ptr(object) });
         }
         // SAFETY: the allocation is ours, and nobody uses it any more.
         unsafe { ffi::PyMem_Free(self.memory.as_ptr().cast()) };

@@ -284,7 +284,9 @@ static EXPORTS: Exports = Exports {
     dealloc: AtomicPtr::new(null_mut()),
 };
 
-type Dealloc = unsafe extern "C" fn(*mut PyObject);
+// Where these run finalisers, the interpreter may end the thread.
+type Dealloc = unsafe extern "C-unwind" fn(*mut PyObject);
+type DecRef = unsafe extern "C-unwind" fn(*mut PyObject);
 
 /// `_Py_Dealloc`.
 ///
@@ -297,7 +299,20 @@ unsafe fn deallocate(object: NonNull<PyObject>) {
     // SAFETY: `attach` stored the address of _Py_Dealloc, whose signature this is.
     let dealloc: Dealloc = unsafe { std::mem::transmute(address) };
     // SAFETY: passed on to the caller.
-    unsafe { dealloc(object.as_ptr()) };
+    may_end_thread(|| unsafe { dealloc(object.as_ptr()) });
+}
+
+/// `Py_DecRef`.
+///
+/// # Safety
+/// As [`drop_reference`].
+#[inline]
+unsafe fn dec_ref(object: NonNull<PyObject>) {
+    let dec_ref = ffi::Py_DecRef as *const ();
+    // SAFETY: that function, which may unwind.
+    let dec_ref = unsafe { std::mem::transmute::<*const (), DecRef>(dec_ref) };
+    // SAFETY: passed on to the caller.
+    may_end_thread(|| unsafe { dec_ref(object.as_ptr()) });
 }
 
 type CellGet = unsafe extern "C" fn(*mut PyObject) -> *mut PyObject;
@@ -367,7 +382,7 @@ impl Interpreter for Running {
     #[inline(always)]
     unsafe fn drop_reference(object: NonNull<PyObject>) {
         // SAFETY: passed on to the caller.
-        unsafe { ffi::Py_DecRef(object.as_ptr()) };
+        unsafe { dec_ref(object) };
     }
 
     #[inline(always)]
@@ -486,7 +501,7 @@ pub unsafe fn drop_reference(object: NonNull<PyObject>) {
         Immortality::None
     } else {
         // SAFETY: passed on to the caller.
-        return unsafe { ffi::Py_DecRef(object.as_ptr()) };
+        return unsafe { dec_ref(object) };
     };
     // SAFETY: `ob_refcnt` comes first there, and the thread has the GIL.
     if unsafe { immortality.decrement(object.as_ptr().cast()) } {

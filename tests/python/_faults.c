@@ -390,8 +390,8 @@ passing_free(void *ctx, void *ptr)
 }
 
 /* without_memory(function, frame, index, flags, capacity, first, last, name): calls it while the allocations with
- * these numbers, counted from 1, fail. (Allocations asked for, "answered", or the exception's type). For a process
- * with one thread. */
+ * these numbers, counted from 1, fail. (Allocations asked for, the size of the answer or the exception's type). For a
+ * process with one thread. */
 static PyObject *
 faults_without_memory(PyObject *Py_UNUSED(module), PyObject *args)
 {
@@ -435,8 +435,14 @@ faults_without_memory(PyObject *Py_UNUSED(module), PyObject *args)
                      status == -1 ? "no" : "an");
         return NULL;
     }
+    Py_ssize_t size = question->shape == OBJECT && status > 0         ? PyObject_Size(returned)
+                      : question->shape == ARGUMENTS && status == 0 ? PyVectorcall_NARGS((size_t)result[1])
+                                                                    : status;
+    if (type == NULL && question->shape == OBJECT && PyErr_Occurred()) {
+        PyErr_Clear(); /* a code object has no size */
+    }
     release(question, status, result, returned);
-    return type == NULL ? Py_BuildValue("ns", asked, "answered") : Py_BuildValue("nN", asked, type);
+    return type == NULL ? Py_BuildValue("nn", asked, size) : Py_BuildValue("nN", asked, type);
 }
 
 static struct {

@@ -129,20 +129,29 @@ def generators_in_threads():
     wrong = Wrong()
     free = object()
 
+    def g(a):
+        inner = lambda: (a, free)
+        yield inner
+        yield a
+
+    def h(other, a):
+        yield lambda: (other, a)
+        yield free
+
     @wrong.guard
     def work():
-        def g(a):
-            inner = lambda: (a, free)
-            yield inner
-            yield a
-
         for number in range(150 * ROUNDS):
-            generator = g(number)
+            # One comes to lie where another was.
+            if number % 3:
+                generator = g(number)
+                expected = {"a": number, "free": free}
+            else:
+                generator = h(None, number)
+                expected = {"a": number, "other": None, "free": free}
             address = _oracle.frame_of_generator(generator)
-            names = _cases.names(address)
-            for expected in ({"a": number}, {"a": number, "free": free}):
-                values = dict(zip(names, _cases.get_locals(address)))
-                assert expected.items() <= values.items(), values
+            for _ in range(2):
+                values = dict(zip(_cases.names(address), _cases.get_locals(address)))
+                assert expected.items() <= values.items(), (expected, values)
                 _faults.ask_everything(address, "a", 2)
                 next(generator)
             # A cycle, for the collector.

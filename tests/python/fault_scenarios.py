@@ -1,4 +1,4 @@
-"""Interpreters that are not what they should be, and memory that is not there: scenarios that need a process of their
+"""Interpreters that are not what they should be, memory that is not there, counts from the start: scenarios that need a process of their
 own. fault_scenarios.py NAME [ARGUMENT ...] runs the function of that name."""
 
 import json
@@ -12,6 +12,24 @@ import _faults
 import scenarios
 
 VERSION = sys.version_info[:3]
+
+
+def immortal_objects():
+    """From 3.12 on, nobody counts None and its like: their counts stay what they were when the process began."""
+    import situations
+
+    def counts():
+        return [sys.getrefcount(each) for each in situations.IMMORTAL]
+
+    before = counts()
+    asked = []
+    situations.everything_once(lambda situation: asked.append(situation.ask()))
+    after = counts()
+    assert len(asked) > 20
+    if VERSION >= (3, 12):
+        assert after == before, (before, after)
+    else:
+        assert max(abs(now - then) for now, then in zip(after, before)) < 50, (before, after)
 
 
 def no_memory():

@@ -180,9 +180,9 @@ class OutOfMemory(unittest.TestCase):
         for function, (_, _, allocates) in QUESTIONS.items():
             where = (situation.label, function)
             _, usual = ask(function, 0, 0)
-            if not allocates and usual == "answered":
+            if not allocates and not isinstance(usual, type):
                 # Not even one: with no memory at all, it answers the same.
-                self.assertEqual(ask(function, 1, SSIZE_MAX), (0, "answered"), where)
+                self.assertEqual(ask(function, 1, SSIZE_MAX), (0, usual), where)
                 continue
             before = situation.counts()
             for persistent in (False, True):

@@ -7,7 +7,7 @@ import unittest
 import _faults
 import situations
 import support
-from support import DEBUG
+from support import DEBUG, run_scenario
 
 
 def reads():
@@ -43,6 +43,10 @@ class References(unittest.TestCase):
         self.assertGreaterEqual(total, reads())
         self.assertGreaterEqual(len(asked), 19, sorted(asked))
         support.figures["references"] = {"answers": total, "states": len(asked)}
+
+    def test_immortal_objects(self):
+        """In a process of its own: once such a count is lower, taking a reference makes good for dropping it."""
+        run_scenario("immortal_objects", script="fault_scenarios.py")
 
     def test_function_by_function(self):
         """So that what one gives too little is not what another takes too much."""
