@@ -49,6 +49,13 @@ class Wrong(list):
             raise self[0]
 
 
+class Fresh:
+    __slots__ = ("each",)
+
+    def __init__(self, each):
+        self.each = each
+
+
 def readers_and_writers():
     """Threads read all of their own frames' slots while others rebind the cells that they share and collect."""
     stored = [[number] for number in range(16)]
@@ -58,7 +65,8 @@ def readers_and_writers():
     answers = []
 
     def o():
-        shared = other = stored[0]
+        shared = stored[0]
+        other = Fresh(shared)
 
         @wrong.guard
         def write():
@@ -66,7 +74,8 @@ def readers_and_writers():
             while not stop.is_set():
                 for each in stored:
                     shared = each
-                    other = stored[0]
+                    # Nobody else has it: it is gone as soon as the next one comes.
+                    other = Fresh(each)
             shared = other = None
 
         @wrong.guard
@@ -78,12 +87,12 @@ def readers_and_writers():
                 count = 0
                 for _ in range(rounds):
                     values = dict(zip(names, _cases.get_locals(frame)))
-                    assert id(values["shared"]) in identities and id(values["other"]) in identities, values
+                    assert id(values["shared"]) in identities and id(values["other"].each) in identities, values
                     assert values["plain"] is plain and values["captured"] is captured is mine, values
                     status, (by_name,), _ = _faults.ask("get_by_name", frame, 0, 0, 0, True, None, "shared")
                     assert status == 1 and id(by_name[0]) in identities, by_name
                     (everything,) = _faults.ask("dict", frame, 0, 0, 0, True, None)[1]
-                    assert everything[0]["plain"] is plain and id(everything[0]["other"]) in identities
+                    assert everything[0]["plain"] is plain and id(everything[0]["other"].each) in identities
                     # They come and go while the cells' contents are on their way out.
                     values = by_name = everything = None
                     count += sum(_faults.ask_everything(frame, "shared", 5))

@@ -26,7 +26,10 @@ class Situation:
     """A frame, where it is, a name to ask for, and the objects whose references are counted."""
 
     def __init__(self, label, address, name, objects=()):
-        self.label, self.address, self.name, self.objects = label, address, name, list(objects)
+        self.label, self.address, self.name = label, address, name
+        # What names() and code() hand out belongs to the code object.
+        self.of_code = [_cases.names(address) or label, _faults.ask("code", address, 0, 0, 0, True, None)[1][0][0]]
+        self.objects = [*objects, *self.of_code]
 
     def ask(self, times=1, *function):
         return _faults.ask_everything(self.address, self.name, times, *function)
@@ -34,7 +37,12 @@ class Situation:
     def counts(self):
         """The reference counts of those objects that nobody else takes references to meanwhile."""
         # Before 3.12, None and its like are counted, and everybody uses them.
-        return [sys.getrefcount(each) for each in self.objects if VERSION >= (3, 12) or isinstance(each, OURS)]
+        counted = [*OURS, *map(id, self.of_code)]
+        return [
+            sys.getrefcount(each)
+            for each in self.objects
+            if VERSION >= (3, 12) or type(each) in counted or id(each) in counted
+        ]
 
     def values(self):
         return dict(zip(_cases.names(self.address), _cases.get_locals(self.address)))
