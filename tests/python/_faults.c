@@ -23,13 +23,16 @@ typedef struct {
 /* What a function hands out, and where. */
 typedef enum {
     NUMBER,   /* nothing but its return value */
+    LINE,     /* the same, and -1 need not be a failure */
+    BORROWED, /* returns a frame */
+    FRAME,    /* a frame in *result, if it returns 1 */
     OBJECT,   /* returns a new reference */
     RESULT,   /* one new reference in *result, if it returns 1 */
     RESULTS,  /* that many new references in result, or NULLs, as it returns */
     ARGUMENTS /* a localsplus_arguments in *result */
 } shape_t;
 
-static const char *const shapes[] = {"number", "object", "result", "results", "arguments"};
+static const char *const shapes[] = {"number", "line", "borrowed", "frame", "object", "result", "results", "arguments"};
 
 /* Name, shape, the parameters it has, whether it may allocate, and the call. */
 #define QUESTIONS(Q)                                                                                                \
@@ -50,11 +53,29 @@ static const char *const shapes[] = {"number", "object", "result", "results", "a
       localsplus_get_by_name(with->frame, with->name, with->result))                                                \
     Q(name_map, OBJECT, "frame", 1, localsplus_name_map(with->frame))                                               \
     Q(dict, OBJECT, "frame", 1, localsplus_dict(with->frame))                                                       \
+    Q(function, RESULT, "frame result", 0, localsplus_function(with->frame, with->result))                          \
+    Q(globals, OBJECT, "frame", 0, localsplus_globals(with->frame))                                                 \
+    Q(builtins, OBJECT, "frame", 0, localsplus_builtins(with->frame))                                               \
+    Q(namespace, RESULT, "frame result", 0, localsplus_namespace(with->frame, with->result))                        \
+    Q(closure, RESULT, "frame result", 0, localsplus_closure(with->frame, with->result))                            \
+    Q(line, LINE, "frame", 0, localsplus_line(with->frame))                                                         \
+    Q(state, NUMBER, "frame", 0, localsplus_state(with->frame))                                                     \
+    Q(is_generator, NUMBER, "frame", 0, localsplus_is_generator(with->frame))                                       \
+    Q(frame_object, RESULT, "frame result", 0, localsplus_frame_object(with->frame, with->result))                  \
+    Q(parameter_count, NUMBER, "frame", 0, localsplus_parameter_count(with->frame))                                 \
+    Q(parameter, NUMBER, "frame index", 0, localsplus_parameter(with->frame, with->index))                          \
+    Q(previous, FRAME, "frame result", 0, localsplus_previous(with->frame, (frame_t **)with->result))               \
+    Q(current_frame, FRAME, "result", 0, localsplus_current_frame((frame_t **)with->result))                        \
+    Q(frame_of_object, BORROWED, "frame_object", 0, localsplus_frame_of_object(with->name))                         \
+    Q(frame_of_generator, BORROWED, "generator", 0, localsplus_frame_of_generator(with->name))                      \
     Q(arguments_get, ARGUMENTS, "frame arguments", 1,                                                               \
       localsplus_arguments_get(with->frame, (localsplus_arguments *)with->result))
 
 /* Each returns -1 for a failure. */
 #define ANSWER_NUMBER(call) (void)returned; return call
+#define ANSWER_LINE(call) (void)returned; return call
+#define ANSWER_FRAME(call) (void)returned; return call
+#define ANSWER_BORROWED(call) *returned = (PyObject *)call; return *returned == NULL ? -1 : 1
 #define ANSWER_RESULT(call) (void)returned; return call
 #define ANSWER_RESULTS(call) (void)returned; return call
 #define ANSWER_ARGUMENTS(call) (void)returned; return call
@@ -122,6 +143,9 @@ release(const question_t *question, Py_ssize_t status, PyObject **result, PyObje
     }
     switch (question->shape) {
     case NUMBER:
+    case LINE:
+    case BORROWED:
+    case FRAME:
         break;
     case OBJECT:
         Py_DECREF(returned);
@@ -160,10 +184,13 @@ faults_questions(PyObject *Py_UNUSED(module), PyObject *Py_UNUSED(args))
 
 enum { ROOM = 64 };
 
-/* (value,) for an object, None for NULL, "not written". */
+/* (value,) for an object, None for NULL, "not written", "a frame". */
 static PyObject *
-describe(PyObject *value)
+describe(PyObject *value, shape_t shape)
 {
+    if ((shape == BORROWED || shape == FRAME) && value != NULL && value != SENTINEL) {
+        return PyUnicode_FromString("a frame");
+    }
     if (value == NULL) {
         Py_RETURN_NONE;
     }
@@ -224,14 +251,14 @@ faults_ask(PyObject *Py_UNUSED(module), PyObject *args)
         Py_DECREF(exception);
         return NULL;
     }
-    if (question->shape == OBJECT) {
+    if (question->shape == OBJECT || question->shape == BORROWED) {
         result[0] = returned;
     }
     if (question->shape == ARGUMENTS && status == 0) {
         release(question, status, result, NULL);
     }
     for (size_t i = 0; i < used; i++) {
-        PyObject *value = describe(result[i]);
+        PyObject *value = describe(result[i], question->shape);
         if (value == NULL) {
             Py_DECREF(answers);
             Py_DECREF(exception);
@@ -254,12 +281,13 @@ ask_and_release(const question_t *question, input_t *with, tally_t *tally)
 {
     PyObject *returned = NULL;
     Py_ssize_t status = question->ask(with, &returned);
-    if (status == -1) {
+    if (status == -1 && (question->shape != LINE || PyErr_Occurred())) {
         if (!PyErr_Occurred()) {
             PyErr_Format(PyExc_AssertionError, "%s failed without an exception", question->name);
             return -1;
         }
-        if (!PyErr_ExceptionMatches(PyExc_LookupError) && !PyErr_ExceptionMatches(PyExc_ValueError)) {
+        if (!PyErr_ExceptionMatches(PyExc_LookupError) && !PyErr_ExceptionMatches(PyExc_ValueError)
+            && !PyErr_ExceptionMatches(PyExc_TypeError)) {
             return -1;
         }
         PyErr_Clear();
@@ -275,7 +303,8 @@ ask_and_release(const question_t *question, input_t *with, tally_t *tally)
 }
 
 /* ask_everything(frame, name, times[, function]): all functions (or that one) about every slot and with all flags;
- * (answers, failures). What fails is IndexError, KeyError or ValueError: a frame that has started has no arguments. */
+ * (answers, failures). What fails is IndexError, KeyError, ValueError or TypeError: a frame that has started has no arguments, and the name
+ * is no frame object. */
 static PyObject *
 faults_ask_everything(PyObject *Py_UNUSED(module), PyObject *args)
 {
@@ -429,7 +458,7 @@ faults_without_memory(PyObject *Py_UNUSED(module), PyObject *args)
     PyErr_Fetch(&type, &exception, &traceback);
     Py_XDECREF(exception);
     Py_XDECREF(traceback);
-    if ((status == -1) != (type != NULL)) {
+    if ((status == -1) != (type != NULL) && question->shape != LINE) {
         Py_XDECREF(type);
         PyErr_Format(PyExc_AssertionError, "%s answered %zd with %s exception", function, status,
                      status == -1 ? "no" : "an");

@@ -24,6 +24,8 @@ OPTIONAL = {
     "_PyInterpreterState_SetEvalFrameAllowSpecialization",
     "PyUnstable_InterpreterFrame_GetLocal",
     "PyDict_GetItemRef",
+    "PyUnstable_InterpreterFrame_GetLasti",
+    "PyUnstable_InterpreterFrame_GetLine",
     # Without them, a map of names is made each time.
     "PyUnstable_Eval_RequestCodeExtraIndex",
     "PyUnstable_Code_GetExtra",
@@ -38,7 +40,10 @@ REQUIRED = {
     "PyFunction_Type",
     "PyCell_Type",
     "PyTuple_Type",
+    "PyCoro_Type",
+    "PyAsyncGen_Type",
     "PyCell_Get",
+    "PyCode_Addr2Line",
     "_Py_Dealloc",
     "PyInterpreterState_Get",
     "_PyInterpreterState_GetEvalFrameFunc",
@@ -49,11 +54,14 @@ REQUIRED = {
     "PyThreadState_LeaveTracing",
 }
 
+# Nothing but a question about such a generator would tell that these are other types.
+UNPROVED = ("PyCoro_Type", "PyAsyncGen_Type")
+
 # Where the words of _Py_DebugOffsets are that say the same as a table.
 WORDS = {
-    13: [0, 8, 16, *range(224, 280, 8), 328, 336, 344, 352, 360, 408, 416, 528],
-    14: [0, 8, 16, *range(248, 304, 8), 312, 368, 376, 384, 400, 408, 456, 464, 608, 680, 688],
-    15: [0, 8, 16, *range(312, 368, 8), 376, 432, 440, 448, 464, 472, 552, 560, 704, 808, 816],
+    13: [0, 8, 16, 184, *range(224, 280, 8), 328, 336, 344, 352, 360, 408, 416, 528],
+    14: [0, 8, 16, 208, *range(248, 304, 8), 312, 368, 376, 384, 400, 408, 456, 464, 608, 680, 688],
+    15: [0, 8, 16, 208, *range(312, 368, 8), 376, 432, 440, 448, 464, 472, 552, 560, 704, 808, 816],
 }
 FREE_THREADED_WORDS = {13: [], 14: [304, 392], 15: [368, 456]}
 
@@ -115,7 +123,7 @@ def alias(name, other):
         return SUPPORTED if VERSION < (3, 13) else (f"object.__basicsize__: expected 32, found {found}",)
     if name == "_Py_stackref_get_object":
         return ("Py_STACKREF_DEBUG", "use one without")
-    if name == "_Py_NegativeRefcount":
+    if name == "_Py_NegativeRefcount" or name in UNPROVED:
         return ACCEPTED
     canary = "canary frame before it starts, slot 3 .free.: expected 1, .*, found 0, result NULL"
     if name == "PyCell_Type":
@@ -130,7 +138,7 @@ def alias(name, other):
         # Nothing but the size is of interest.
         "PyFrame_Type": ACCEPTED,
         "PyGen_Type": ACCEPTED,
-        "PyFunction_Type": (canary,),
+        "PyFunction_Type": ("canary frame ",),
         "PyCode_Type": ("canary frames seen",),
     }[name]
 
