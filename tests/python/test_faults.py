@@ -74,7 +74,8 @@ TYPES = {
     "PyLong_Type": (int, None),
 }
 
-SUPPORTED = ("it needs CPython 3.11 to 3.15", "PyUnstable_InterpreterFrame_GetLocal")
+OLDEST, NEWEST = 11, max(WORDS)
+SUPPORTED = (f"it needs CPython 3.{OLDEST} to 3.{NEWEST}", "PyUnstable_InterpreterFrame_GetLocal")
 ACCEPTED = None
 
 
@@ -101,7 +102,7 @@ def version(name, text, *with_debug_offsets):
     if number > 0xFFFFFFFF:
         return (f"Py_Version is {number:#x}",)
     major, minor, level = number >> 24, number >> 16 & 0xFF, number & 0xF0
-    if major != 3 or not 11 <= minor <= 15 or FREE_THREADED and minor < 13:
+    if major != 3 or not OLDEST <= minor <= NEWEST or FREE_THREADED and minor < 13:
         return (f"CPython {major}.{minor}.{number >> 8 & 0xFF}", *SUPPORTED)
     if level < 0xC0:
         return ("a pre-release may have another layout than its final release", *SUPPORTED)
