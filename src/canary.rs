@@ -598,8 +598,8 @@ impl<'a> Canary<'a> {
     }
 }
 
-/// `function(*arguments)`.
-fn call(function: &Object, arguments: &[&Object]) -> Option<Object> {
+/// `function(*arguments)`; `None` if an exception is set.
+pub fn call(function: &Object, arguments: &[&Object]) -> Option<Object> {
     // SAFETY: the thread is attached.
     let tuple = unsafe { ffi::PyTuple_New(arguments.len() as isize) };
     // SAFETY: PyTuple_New gives a reference away.

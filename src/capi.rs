@@ -5,6 +5,7 @@ mod arguments;
 mod evaluate;
 mod hook;
 mod names;
+mod report;
 
 use std::ffi::{CStr, c_char, c_int, c_uint};
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -22,7 +23,7 @@ use crate::reader::{Question, Reader, c_string, reader};
 use crate::runtime::Interruption;
 
 /// `LOCALSPLUS_ABI_VERSION`.
-const ABI_VERSION: c_int = 1;
+pub const ABI_VERSION: c_int = 1;
 
 /// A frame address that is not NULL, and who reads it.
 struct Frame {

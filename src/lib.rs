@@ -147,7 +147,9 @@ mod official;
 mod question;
 mod read;
 mod reader;
+mod report;
 mod runtime;
+mod self_test;
 
 pub use arguments::Arguments;
 pub use error::Error;

@@ -12,7 +12,7 @@ use crate::capi;
 use crate::error::{Error, Mismatch};
 use crate::exported::Exported;
 use crate::layout::cross_check::cross_check;
-use crate::layout::{Build, Row, TABLE};
+use crate::layout::{Build, Entry, Row, TABLE};
 use crate::official::{self, Official};
 use crate::question::Questions;
 use crate::read::{Fault, Functions};
@@ -370,8 +370,8 @@ struct Proved {
     functions: &'static Functions,
 }
 
-/// The layout of exactly this interpreter, proved.
-fn layout(runtime: &Runtime, symbols: &Symbols) -> Result<Proved, Unusable> {
+/// The layout of exactly this version and build, not proved.
+pub fn entry(runtime: &Runtime) -> Option<&'static Entry> {
     let build = match runtime {
         Runtime {
             free_threaded: true,
@@ -384,8 +384,12 @@ fn layout(runtime: &Runtime, symbols: &Symbols) -> Result<Proved, Unusable> {
         _ => Build::Gil,
     };
     let fits = |row: &Row| Some(row.minor) == runtime.minor() && row.build == build;
-    let entry = TABLE.iter().find(|entry| fits(&entry.row));
-    let entry = entry.ok_or(Unusable::Absent)?;
+    TABLE.iter().find(|entry| fits(&entry.row))
+}
+
+/// The layout of exactly this interpreter, proved.
+fn layout(runtime: &Runtime, symbols: &Symbols) -> Result<Proved, Unusable> {
+    let entry = entry(runtime).ok_or(Unusable::Absent)?;
     if runtime.stackref_debug {
         return Err(Unusable::Other(
             "a build with Py_STACKREF_DEBUG keeps handles instead of pointers in its slots: \

@@ -27,7 +27,8 @@ impl Check {
         self.found == Some(self.expected)
     }
 
-    fn mismatch(&self) -> Mismatch {
+    /// The two values, as text.
+    pub fn mismatch(&self) -> Mismatch {
         let text = |value| match self.field {
             COOKIE_FIELD | VERSION_FIELD => format!("{value:#x}"),
             _ => u64::to_string(&value),
