@@ -1,14 +1,19 @@
-//! Refuses what cannot work with one clear line, and links the examples and
-//! tests that embed an interpreter.
+//! Refuses what cannot work with one clear line, links the examples and tests that
+//! embed an interpreter, and builds the library that the program carries.
 
 use std::env;
-use std::path::Path;
+use std::path::{Path, PathBuf};
+use std::process::Command;
 
 fn main() {
     // Otherwise any new file in the package (Python's __pycache__, say) means that
     // everything is built again.
     println!("cargo::rerun-if-changed=build.rs");
-    if let Err(refusal) = check_rustc().and_then(|()| check_target()) {
+    let mut checked = check_rustc().and_then(|()| check_target());
+    if env::var_os("CARGO_FEATURE_EMBEDDED_LIBRARY").is_some() {
+        checked = checked.and_then(|()| build_library());
+    }
+    if let Err(refusal) = checked {
         println!("cargo::error={refusal}");
         return;
     }
@@ -35,6 +40,50 @@ fn check_target() -> Result<(), String> {
         "localsplus knows CPython's layouts on 64-bit little-endian targets only; \
          this target is {width}-bit, {endian}-endian"
     ))
+}
+
+/// Cargo builds the shared library beside every program of the package, but does
+/// not say where, and `cargo install` throws it away. So for the feature
+/// `embedded-library` it is built once more, in a folder of ours.
+fn build_library() -> Result<(), String> {
+    for file in ["Cargo.toml", "Cargo.lock", "src"] {
+        println!("cargo::rerun-if-changed={file}");
+    }
+    let variable = |name| env::var_os(name).ok_or_else(|| format!("{name} is not set"));
+    let folder = PathBuf::from(variable("OUT_DIR")?).join("library");
+    let target = variable("TARGET")?;
+    let mut command = Command::new(variable("CARGO")?);
+    command
+        .args(["rustc", "--quiet", "--locked", "--release", "--lib"])
+        .args(["--crate-type", "cdylib"])
+        .arg("--target")
+        .arg(&target)
+        .arg("--target-dir")
+        .arg(&folder)
+        // Any interpreter shall be able to load it, so it must not need a libpython.
+        .env("PYO3_BUILD_EXTENSION_MODULE", "1")
+        // Without the feature: cargo lets through what it does not set itself.
+        .env_remove("CARGO_FEATURE_EMBEDDED_LIBRARY")
+        // Clippy comes in this way.
+        .env_remove("RUSTC_WORKSPACE_WRAPPER");
+    let status = command.status().map_err(|error| error.to_string())?;
+    if !status.success() {
+        return Err(format!(
+            "the library that the program carries does not build ({status}; its messages are \
+             above): leave out the feature embedded-library, and give the program a library \
+             with --library"
+        ));
+    }
+    let (prefix, suffix) = match env::var("CARGO_CFG_TARGET_OS").as_deref() {
+        Ok("windows") => ("", "dll"),
+        Ok("macos") => ("lib", "dylib"),
+        _ => ("lib", "so"),
+    };
+    let folder = folder.join(target).join("release");
+    let library = folder.join(format!("{prefix}localsplus.{suffix}"));
+    let library = library.display();
+    println!("cargo::rustc-env=LOCALSPLUS_EMBEDDED_LIBRARY={library}");
+    Ok(())
 }
 
 /// What pyo3-ffi's build script found. It hands it on as lines `key=value`.

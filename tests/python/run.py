@@ -32,6 +32,7 @@ WARNINGS = ["-Wall", "-Wextra", "-Werror"]
 def parse_arguments():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--library", required=True, help="the liblocalsplus.so to test")
+    parser.add_argument("--program", help="the program localsplus (default: beside the library, where cargo puts it)")
     parser.add_argument("--include", required=True, help="directory of localsplus.h")
     parser.add_argument("--build-dir", required=True, help="where the test extensions are built")
     parser.add_argument("--report", help="write the outcome as JSON to this file")
@@ -65,8 +66,9 @@ def default_python_includes():
 class Toolchain:
     """What is compiled for this interpreter, and with which command."""
 
-    def __init__(self, library, include, build_dir, python_includes):
+    def __init__(self, library, program, include, build_dir, python_includes):
         self.library = os.path.abspath(library)
+        self.program = os.path.abspath(program or os.path.join(os.path.dirname(self.library), "localsplus"))
         self.build_dir = os.path.abspath(build_dir)
         # -I and not -isystem: some distributions make the headers of a debug
         # build links to the release ones, and gcc resolves links of system
@@ -169,6 +171,7 @@ def main():
         sha256 = hashlib.sha256(file.read()).hexdigest()
     toolchain = Toolchain(
         arguments.library,
+        arguments.program,
         arguments.include,
         arguments.build_dir,
         arguments.python_include or default_python_includes(),
