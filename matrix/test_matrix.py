@@ -3,7 +3,9 @@
 Run by matrix/run; by itself: python3 -m unittest discover matrix
 """
 
+import os
 import re
+import subprocess
 import sys
 import tempfile
 import tomllib
@@ -13,7 +15,7 @@ from unittest import mock
 
 sys.path.insert(0, str(Path(__file__).resolve().parent))
 
-from localsplus_matrix import apt, cache, cargo, command, outcome, probe, provide, rows
+from localsplus_matrix import apt, cache, cargo, command, installed, outcome, probe, provide, rows
 from localsplus_matrix.outcome import Outcome
 
 REQUIRED = {"3.11", "3.12", "3.13", "3.14", "3.15", "3.13t", "3.14d", "3.15d", "3.14-jit", "3.15-jit"}
@@ -154,6 +156,85 @@ class AMissingInterpreter(unittest.TestCase):
         row = self.row(True, "%d.%d" % sys.version_info[:2], probe.build_of(probe.ask(sys.executable)))
         with self.assertRaisesRegex(probe.Unusable, "no header Python.h in /nowhere"):
             probe.fit(row, sys.executable, "this one", (Path("/nowhere"),))
+
+
+class TheInterpretersOfAMachine(unittest.TestCase):
+    """Which of them are looked at: the same by us and by `localsplus doctor`."""
+
+    FOUND = (
+        "bin/python3.11",
+        "bin/python3.13t",
+        "bin/python3.14d",
+        "more/python3.11",
+        "more/python3.16td",
+        "pyenv/versions/3.11.7/bin/python3.11",
+        "pyenv/versions/3.12.10-debug/bin/python3.12d",
+        "pyenv/versions/3.14.0t/bin/python3.14t",
+        "pyenv/versions/3.14-dev/bin/python3.14",
+        "pyenv/versions/3.15.-dev/bin/python3.15",
+        "pyenv/versions/3.15t-debug/bin/python3.15td",
+        "home/.local/share/uv/python/cpython-3.12.9-linux-x86_64-gnu/bin/python3.12",
+        "home/.local/share/uv/python/cpython-3.14.0+freethreaded-linux-x86_64-gnu/bin/python3.14t",
+    )
+    OTHERS = (
+        "bin/python3.10",
+        "bin/python3.11-config",
+        "bin/python3.12m",
+        "bin/python3.1",
+        "pyenv/versions/3.10.13/bin/python3.10",
+        "pyenv/versions/3.13.0rc1/bin/python3.13",
+        "pyenv/versions/3.13t-dev/bin/python3.13t",
+        "pyenv/versions/pypy3.11-7.3.20/bin/python3.11",
+        "pyenv/versions/graalpy-25.0/bin/python3.12",
+        "pyenv/versions/mine/bin/python3.12",
+        "home/.local/share/uv/python/pypy-3.11.13-linux-x86_64-gnu/bin/python3.11",
+        "home/.local/share/uv/python/cpython-3.13-linux-x86_64-gnu/bin/python3.13",
+    )
+
+    def setUp(self):
+        self.root = Path(self.enterContext(tempfile.TemporaryDirectory())).resolve()
+        for name in self.FOUND + self.OTHERS:
+            path = self.root / name
+            path.parent.mkdir(parents=True, exist_ok=True)
+            known = {"implementation": "CPython", "version": "3.99.0", "number": 0x363, "executable": path}
+            lines = [f"printf 'localsplus-doctor\\t{word}\\t{value}\\n'\n" for word, value in known.items()]
+            path.write_text("#!/bin/sh\n" + "".join(lines), encoding="utf-8")
+            path.chmod(0o755)
+        # An installation has its interpreter under a second name.
+        (self.root / "pyenv/versions/3.14.0t/bin/python3.14").symlink_to("python3.14t")
+        self.environment = {
+            "PATH": f"{self.root / 'bin'}{os.pathsep}{self.root / 'more'}",
+            "HOME": str(self.root / "home"),
+            "PYENV_ROOT": str(self.root / "pyenv"),
+        }
+
+    def of_the_matrix(self):
+        looked_at = set()
+
+        def fit(row, executable, source):
+            looked_at.add(Path(executable).resolve())
+            raise probe.Unusable("go on")
+
+        with mock.patch.dict("os.environ", self.environment), mock.patch.object(probe, "fit", fit):
+            for minor in range(11, 17):
+                for build in rows.BUILDS:
+                    row = rows.Row("row", f"3.{minor}", build, True, ())
+                    for source in (installed.from_path, installed.from_pyenv, installed.from_uv):
+                        with self.assertRaises(probe.Unusable):
+                            source(row)
+        return looked_at
+
+    def of_the_doctor(self):
+        with mock.patch("localsplus_matrix.progress.say"):
+            cargo.build_library()
+        command = [cargo.program(), "doctor", "--list"]
+        listed = subprocess.run(command, env=self.environment, capture_output=True, text=True, check=True).stdout
+        return {Path(line).resolve() for line in listed.splitlines()}
+
+    def test_are_those_of_the_doctor(self):
+        found = {self.root / name for name in self.FOUND}
+        self.assertEqual(self.of_the_matrix(), found)
+        self.assertEqual(self.of_the_doctor(), found)
 
 
 class AnInterruption(unittest.TestCase):

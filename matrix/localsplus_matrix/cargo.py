@@ -33,11 +33,14 @@ def target_folder() -> Path:
 
 
 def build_library() -> tuple[Path, str]:
-    """The library that every row loads, and the SHA-256 that shows it is the same one in each of them."""
+    """The library that every row loads, and the SHA-256 that shows it is the same one in each of them.
+
+    Beside it the program, which the rows test as well.
+    """
     progress.say("building the library")
     try:
         command.run(
-            ["cargo", "build", "--release", "--lib"],
+            ["cargo", "build", "--release", "--lib", "--bins"],
             LOGS / "cargo-build.log",
             cwd=REPOSITORY,
             # An extension module is not linked with libpython: one binary is for all versions.
@@ -50,6 +53,10 @@ def build_library() -> tuple[Path, str]:
     if not library.is_file():
         raise NoLibrary(f"cargo built the library, but there is no {library}")
     return library, sha256(library)
+
+
+def program() -> Path:
+    return target_folder() / "release/localsplus"
 
 
 def sha256(file: Path) -> str:

@@ -1,4 +1,7 @@
-"""Interpreters that are on the machine already: on PATH, below a pyenv root, below uv's folder."""
+"""Interpreters that are on the machine already: on PATH, below a pyenv root, below uv's folder.
+
+`localsplus doctor` looks in the same places for the same names (src/bin/localsplus/interpreters.rs); a test compares.
+"""
 
 import os
 import re

@@ -16,6 +16,7 @@ from workspace import (
     exported,
     folder,
     interpreter,
+    interpreters,
     needed,
     path_with_python,
     plain_interpreters,
@@ -23,6 +24,7 @@ from workspace import (
     run,
     section_sizes,
     shell,
+    sources,
     tool,
     vendored,
 )
@@ -327,3 +329,30 @@ def setUpModule():
 
     sources()
     assert environment()["CARGO_NET_OFFLINE"] == "true"
+
+
+class Program(unittest.TestCase):
+    """`cargo install` keeps the program localsplus, and nothing else."""
+
+    def test_cargo_install(self):
+        made = folder("package")
+        # What a registry would have.
+        package = ("cargo", "package", "--allow-dirty", "--no-verify", "--target-dir", made / "target")
+        run(*package, cwd=sources())
+        (crate,) = (made / "target/package").glob("localsplus-*.crate")
+        run("tar", "-xf", crate, "-C", made)
+        (unpacked,) = made.glob("localsplus-*/")
+        install = ("cargo", "install", "--locked", "--path", unpacked, "--features", "embedded-library", "--root", made)
+        environment = {"CARGO_TARGET_DIR": made / "target", "PYO3_BUILD_EXTENSION_MODULE": "1"}
+        run(*install, PATH=path_with_python(), **environment)
+        shutil.rmtree(unpacked)
+        shutil.rmtree(made / "target")
+
+        temporary = folder("temporary")
+        for interpreter in interpreters().values():
+            with self.subTest(interpreter.name):
+                command = (made / "bin/localsplus", "doctor", interpreter.executable)
+                output = run(*command, TMPDIR=temporary, **interpreter.env)
+                self.assertIn(", built in\n", output)
+                self.assertRegex(output, r"\n  WORKS: ")
+        self.assertEqual(list(temporary.iterdir()), [], "the library was left behind")
