@@ -133,11 +133,65 @@ impl Python {
                 }
             }
         }
+        if let Err(error) = self.link_doc_tests() {
+            println!("cargo::warning=the examples in the documentation will not link: {error}");
+        }
         if let Some(executable) = self.executable {
             // So that an embedded interpreter finds its standard library.
             println!("cargo::rustc-env=LOCALSPLUS_PYTHON={executable}");
         }
     }
+}
+
+/// The name by which the examples in the documentation link libpython.
+const DOC_TEST_LIBRARY: &str = "localsplus_doc_test_python";
+
+impl Python {
+    /// No instruction of cargo's links a library with doc tests alone. But they
+    /// search where the library does, and run with the folders below `OUT_DIR` that
+    /// it searches: so a folder there has links to libpython, one of them by a name
+    /// that is the same for every version.
+    fn link_doc_tests(&self) -> std::io::Result<()> {
+        let (Some(directory), Some(name), Some(out)) =
+            (&self.lib_dir, &self.lib_name, env::var_os("OUT_DIR"))
+        else {
+            return Ok(());
+        };
+        // There are none in the published package.
+        if !has_targets(Path::new("tests")) {
+            return Ok(());
+        }
+        let links = Path::new(&out).join("libpython");
+        if links.exists() {
+            std::fs::remove_dir_all(&links)?;
+        }
+        std::fs::create_dir(&links)?;
+        let macos = env::var("CARGO_CFG_TARGET_OS").as_deref() == Ok("macos");
+        let suffix = if macos { "dylib" } else { "so" };
+        let library = format!("lib{name}.{suffix}");
+        for entry in Path::new(directory).read_dir()?.flatten() {
+            let file = entry.file_name();
+            if file.to_string_lossy().starts_with(&library) {
+                link(&entry.path(), &links.join(file))?;
+            }
+        }
+        link(
+            &Path::new(directory).join(library),
+            &links.join(format!("lib{DOC_TEST_LIBRARY}.{suffix}")),
+        )?;
+        println!("cargo::rustc-link-search=native={}", links.display());
+        Ok(())
+    }
+}
+
+#[cfg(unix)]
+fn link(original: &Path, link: &Path) -> std::io::Result<()> {
+    std::os::unix::fs::symlink(original, link)
+}
+
+#[cfg(not(unix))]
+fn link(original: &Path, link: &Path) -> std::io::Result<()> {
+    std::fs::copy(original, link).map(drop)
 }
 
 /// Whether cargo finds a target in `directory`: a file, or a folder with a main.

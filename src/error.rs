@@ -6,6 +6,19 @@ use std::fmt;
 ///
 /// The C API turns these into Python exceptions; the Rust API never touches
 /// Python's error indicator.
+///
+/// ```
+/// # include!(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/embedding/doc_test.rs"));
+/// # fn main() -> Result<(), localsplus::Error> {
+/// # each_frame_of_f("def f(a): pass\nf(1)", |frame| {
+/// use localsplus::Error;
+///
+/// // def f(a): pass
+/// let error = frame.get_local(1).expect_err("there is one slot only");
+/// assert_eq!(error, Error::IndexOutOfRange { index: 1, count: 1 });
+/// assert_eq!(error.to_string(), "slot index 1 is out of range [0, 1)");
+/// # Ok(()) }) }
+/// ```
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {

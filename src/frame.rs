@@ -21,6 +21,18 @@ use crate::runtime::{Interruption, PendingException, text};
 /// While the interpreter is checked, an eval-frame function of ours is installed
 /// for a moment, and a few lines of Python run.
 ///
+/// ```
+/// # include!(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/embedding/doc_test.rs"));
+/// # fn main() -> Result<(), localsplus::Error> {
+/// # embedding::start();
+/// // SAFETY: this thread holds the GIL.
+/// if let Err(reason) = unsafe { localsplus::init() } {
+///     eprintln!("running uncompiled: {reason}");
+/// #   return Err(reason);
+/// }
+/// # Ok(()) }
+/// ```
+///
 /// # Safety
 /// The calling thread is attached to an interpreter (holds the GIL, or is
 /// attached in a free-threaded build).
@@ -35,6 +47,16 @@ pub unsafe fn init() -> Result<(), Error> {
 /// What answers in this process: "official", "layout 3.14", "layout 3.13t", ...
 /// If an official symbol was present but failed its proof, the reason follows in
 /// parentheses.
+///
+/// ```
+/// # include!(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/embedding/doc_test.rs"));
+/// # fn main() -> Result<(), localsplus::Error> {
+/// # embedding::start();
+/// // SAFETY: this thread holds the GIL.
+/// let provider = unsafe { localsplus::provider() }?.to_string_lossy();
+/// assert!(provider.starts_with("layout 3.") || provider == "official");
+/// # Ok(()) }
+/// ```
 ///
 /// # Safety
 /// As [`init`].
@@ -60,6 +82,18 @@ pub(crate) fn chosen() -> Result<&'static Reader, Error> {
 /// `'a` is the life of whatever keeps the frame alive. A `Frame` stays in its
 /// thread; reading never runs Python code, allocates, modifies the frame or
 /// touches Python's error indicator.
+///
+/// ```
+/// # include!(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/embedding/doc_test.rs"));
+/// # fn main() -> Result<(), localsplus::Error> {
+/// # each_frame_of_f("def f(a, b=2): c = a\nf(1)", |frame| {
+/// // An eval-frame hook sees a call f(1) of: def f(a, b=2): c = a
+/// let names: Result<Vec<_>, _> = frame.slots().map(|slot| slot.name()).collect();
+/// assert_eq!(names?, ["a", "b", "c"]);
+/// assert!(frame.get_local(1)?.is_some());
+/// assert!(frame.get_local(2)?.is_none(), "c has no value yet");
+/// # Ok(()) }) }
+/// ```
 #[derive(Clone, Copy)]
 pub struct Frame<'a> {
     pointer: NonNull<u8>,
@@ -74,6 +108,26 @@ impl<'a> Frame<'a> {
     /// version, an opaque type of your own, `c_void`.
     ///
     /// Chooses the provider if no call has done so before.
+    ///
+    /// ```
+    /// # include!(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/embedding/doc_test.rs"));
+    /// # fn main() -> Result<(), localsplus::Error> {
+    /// # embedding::start();
+    /// use localsplus::{Error, Frame};
+    ///
+    /// /// The number of variables of the frame that an eval-frame function is given.
+    /// ///
+    /// /// # Safety
+    /// /// This thread is about to run `frame`.
+    /// unsafe fn count(frame: *mut std::ffi::c_void) -> Result<usize, Error> {
+    ///     // SAFETY: by the caller's promise, the frame is alive and this thread's.
+    ///     unsafe { Frame::from_ptr(frame) }?.count()
+    /// }
+    /// // SAFETY: NULL is allowed.
+    /// let error = unsafe { count(std::ptr::null_mut()) };
+    /// assert_eq!(error, Err(Error::Null { argument: "frame" }));
+    /// # Ok(()) }
+    /// ```
     ///
     /// # Safety
     /// - The calling thread is attached to the frame's interpreter, and stays so as
@@ -108,6 +162,17 @@ impl<'a> Frame<'a> {
     }
 
     /// The frame's address.
+    ///
+    /// ```
+    /// # include!(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/embedding/doc_test.rs"));
+    /// # fn main() -> Result<(), localsplus::Error> {
+    /// # each_frame_of_f("def f(): pass\nf()", |frame| {
+    /// let address: *mut std::ffi::c_void = frame.as_ptr();
+    /// // SAFETY: the frame has not gone away since.
+    /// let again = unsafe { localsplus::Frame::from_ptr(address) }?;
+    /// assert_eq!(again.count()?, frame.count()?);
+    /// # Ok(()) }) }
+    /// ```
     pub fn as_ptr<T>(&self) -> *mut T {
         self.pointer.as_ptr().cast()
     }
@@ -124,6 +189,16 @@ impl<'a> Frame<'a> {
 
     /// The code object that the frame runs.
     ///
+    /// ```
+    /// # include!(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/embedding/doc_test.rs"));
+    /// # fn main() -> Result<(), localsplus::Error> {
+    /// # each_frame_of_f("def f(): pass\nf()", |frame| {
+    /// let code = frame.code()?;
+    /// // SAFETY: this thread holds the GIL, and `code` is alive.
+    /// assert_ne!(unsafe { pyo3_ffi::PyCode_Check(code.as_ptr()) }, 0);
+    /// # Ok(()) }) }
+    /// ```
+    ///
     /// # Errors
     /// [`Error::NotPythonCode`] if it has lost it since [`from_ptr`](Self::from_ptr).
     pub fn code(&self) -> Result<Object, Error> {
@@ -137,6 +212,15 @@ impl<'a> Frame<'a> {
     /// The number of slots (`co_nlocalsplus`). Also answers for a finished
     /// generator's frame.
     ///
+    /// ```
+    /// # include!(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/embedding/doc_test.rs"));
+    /// # fn main() -> Result<(), localsplus::Error> {
+    /// # each_frame_of_f("def f(a, b): c = a\nf(1, 2)", |frame| {
+    /// // def f(a, b): c = a
+    /// assert_eq!(frame.count()?, 3);
+    /// # Ok(()) }) }
+    /// ```
+    ///
     /// # Errors
     /// [`Error::Unanswerable`] if the interpreter runs out of memory (official
     /// provider without a layout only).
@@ -148,6 +232,17 @@ impl<'a> Frame<'a> {
 
     /// A tuple of `str`: the name of each slot, by index. Two slots may carry the
     /// same name. Also answers for a finished generator's frame.
+    ///
+    /// ```
+    /// # include!(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/embedding/doc_test.rs"));
+    /// # fn main() -> Result<(), localsplus::Error> {
+    /// # each_frame_of_f("def f(a, b): c = a\nf(1, 2)", |frame| {
+    /// // def f(a, b): c = a
+    /// let names = frame.names()?;
+    /// // SAFETY: this thread holds the GIL, and `names` is a tuple.
+    /// assert_eq!(unsafe { pyo3_ffi::PyTuple_Size(names.as_ptr()) }, 3);
+    /// # Ok(()) }) }
+    /// ```
     ///
     /// # Errors
     /// As [`count`](Self::count).
@@ -162,6 +257,16 @@ impl<'a> Frame<'a> {
 
     /// What slot `index` is. Also answers for a finished generator's frame.
     ///
+    /// ```
+    /// # include!(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/embedding/doc_test.rs"));
+    /// # fn main() -> Result<(), localsplus::Error> {
+    /// # each_frame_of_f("def f(a):\n  return lambda: a\nf(1)", |frame| {
+    /// // def f(a): return lambda: a
+    /// let kind = frame.kind(0)?;
+    /// assert!(kind.is_argument() && kind.is_local() && kind.is_cell());
+    /// # Ok(()) }) }
+    /// ```
+    ///
     /// # Errors
     /// [`Error::IndexOutOfRange`]; [`Error::Unanswerable`] if the provider is
     /// "official" and this version's layout is not known.
@@ -175,6 +280,19 @@ impl<'a> Frame<'a> {
 
     /// The value in slot `index`, or `None` if it has none: unbound, deleted,
     /// hidden, an empty cell, a free variable of a class body, a finished frame.
+    ///
+    /// ```
+    /// # include!(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/embedding/doc_test.rs"));
+    /// # fn main() -> Result<(), localsplus::Error> {
+    /// # each_frame_of_f("def f(a): b = a\nf(17)", |frame| {
+    /// // A call f(17) of: def f(a): b = a
+    /// let a = frame.get_local(0)?.expect("an argument has a value");
+    /// // SAFETY: this thread holds the GIL, and `a` is alive.
+    /// assert_eq!(unsafe { pyo3_ffi::PyLong_AsLong(a.as_ptr()) }, 17);
+    /// assert!(frame.get_local(1)?.is_none());
+    /// assert!(frame.get_local(2).is_err(), "there is no third slot");
+    /// # Ok(()) }) }
+    /// ```
     ///
     /// # Errors
     /// [`Error::IndexOutOfRange`].
@@ -192,6 +310,18 @@ impl<'a> Frame<'a> {
     }
 
     /// Like [`get_local`](Self::get_local), changed by `flags`.
+    ///
+    /// ```
+    /// # include!(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/embedding/doc_test.rs"));
+    /// # fn main() -> Result<(), localsplus::Error> {
+    /// # each_frame_of_f("def o():\n  def f(): return lambda: x\n  f()\n  x = 1\no()", |frame| {
+    /// use localsplus::Flags;
+    ///
+    /// // Called before `x` has a value: def f(): return lambda: x
+    /// assert!(frame.get_slot(0, Flags::NONE)?.is_none(), "an empty cell is no value");
+    /// assert!(frame.get_slot(0, Flags::RAW_CELL)?.is_some(), "the cell itself");
+    /// # Ok(()) }) }
+    /// ```
     ///
     /// # Errors
     /// [`Error::IndexOutOfRange`]; [`Error::Unanswerable`] if flags are set, the
@@ -213,16 +343,17 @@ impl<'a> Frame<'a> {
     /// All slots' values at once, in `buffer`, which must have room for
     /// [`count`](Self::count) of them. They are dropped with the answer.
     ///
-    /// ```no_run
-    /// # fn example(frame: localsplus::Frame<'_>) -> Result<(), localsplus::Error> {
+    /// ```
+    /// # include!(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/embedding/doc_test.rs"));
+    /// # fn main() -> Result<(), localsplus::Error> {
+    /// # each_frame_of_f("def f(a): b = a\nf(1)", |frame| {
     /// use std::mem::MaybeUninit;
     ///
     /// let mut buffer = [const { MaybeUninit::uninit() }; 64];
     /// for (index, value) in frame.get_locals(&mut buffer)?.iter().enumerate() {
     ///     println!("{index}: {value:?}");
     /// }
-    /// # Ok(())
-    /// # }
+    /// # Ok(()) }) }
     /// ```
     ///
     /// # Errors
@@ -252,6 +383,21 @@ impl<'a> Frame<'a> {
     }
 
     /// Every slot, in order. Empty if the number of slots is not to be had.
+    ///
+    /// ```
+    /// # include!(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/embedding/doc_test.rs"));
+    /// # fn main() -> Result<(), localsplus::Error> {
+    /// # each_frame_of_f("def f(a, *rest): b = a\nf(1)", |frame| {
+    /// // A call f(1) of: def f(a, *rest): b = a
+    /// let mut bound = Vec::new();
+    /// for slot in frame.slots() {
+    ///     if slot.value()?.is_some() {
+    ///         bound.push(slot.name()?);
+    ///     }
+    /// }
+    /// assert_eq!(bound, ["a", "rest"]);
+    /// # Ok(()) }) }
+    /// ```
     pub fn slots(&self) -> impl ExactSizeIterator<Item = Slot<'a>> + use<'a> {
         let frame = *self;
         (0..self.count().unwrap_or_default()).map(move |index| Slot { frame, index })
@@ -274,6 +420,20 @@ impl fmt::Debug for Frame<'_> {
 }
 
 /// The values of all slots of a frame, by index; `None` where there is none.
+///
+/// ```
+/// # include!(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/embedding/doc_test.rs"));
+/// # fn main() -> Result<(), localsplus::Error> {
+/// # each_frame_of_f("def f(a): b = a\nf(1)", |frame| {
+/// // A call f(1) of: def f(a): b = a
+/// let mut buffer = [const { std::mem::MaybeUninit::uninit() }; 8];
+/// let mut locals = frame.get_locals(&mut buffer)?;
+/// assert_eq!(locals.len(), 2);
+/// let a = locals[0].take().expect("yours: it outlives the others");
+/// drop(locals);
+/// # drop(a);
+/// # Ok(()) }) }
+/// ```
 pub struct Locals<'b> {
     first: *mut *mut PyObject,
     count: usize,
@@ -317,6 +477,17 @@ impl Drop for Locals<'_> {
 }
 
 /// One slot of a frame. It is read when asked, not before.
+///
+/// ```
+/// # include!(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/embedding/doc_test.rs"));
+/// # fn main() -> Result<(), localsplus::Error> {
+/// # each_frame_of_f("def f(a): b = a\nf(1)", |frame| {
+/// // A call f(1) of: def f(a): b = a
+/// let slot = frame.slots().last().expect("two slots");
+/// assert_eq!((slot.index(), slot.name()?), (1, "b".to_owned()));
+/// assert!(slot.kind()?.is_local() && slot.value()?.is_none());
+/// # Ok(()) }) }
+/// ```
 #[derive(Debug, Clone, Copy)]
 pub struct Slot<'a> {
     frame: Frame<'a>,
@@ -325,12 +496,31 @@ pub struct Slot<'a> {
 
 impl Slot<'_> {
     /// The index, for [`Frame::get_local`].
+    ///
+    /// ```
+    /// # include!(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/embedding/doc_test.rs"));
+    /// # fn main() -> Result<(), localsplus::Error> {
+    /// # each_frame_of_f("def f(a): b = a\nf(1)", |frame| {
+    /// let indexes: Vec<usize> = frame.slots().map(|slot| slot.index()).collect();
+    /// assert_eq!(indexes, [0, 1]);
+    /// # Ok(()) }) }
+    /// ```
     pub fn index(&self) -> usize {
         self.index
     }
 
     /// The variable's name. CPython makes up some: `.0` is the iterator that a
     /// comprehension or generator expression is given.
+    ///
+    /// ```
+    /// # include!(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/embedding/doc_test.rs"));
+    /// # fn main() -> Result<(), localsplus::Error> {
+    /// # each_frame_of_f("def f(größe): pass\nf(1)", |frame| {
+    /// // def f(größe): pass
+    /// let slot = frame.slots().next().expect("one slot");
+    /// assert_eq!(slot.name()?, "größe");
+    /// # Ok(()) }) }
+    /// ```
     ///
     /// # Errors
     /// As [`Frame::names`].
@@ -347,6 +537,15 @@ impl Slot<'_> {
 
     /// What it is.
     ///
+    /// ```
+    /// # include!(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/embedding/doc_test.rs"));
+    /// # fn main() -> Result<(), localsplus::Error> {
+    /// # each_frame_of_f("def f(a): b = a\nf(1)", |frame| {
+    /// let kinds: Result<Vec<_>, _> = frame.slots().map(|slot| slot.kind()).collect();
+    /// assert_eq!(format!("{:?}", kinds?), "[Kind(ARG|LOCAL), Kind(LOCAL)]");
+    /// # Ok(()) }) }
+    /// ```
+    ///
     /// # Errors
     /// As [`Frame::kind`].
     pub fn kind(&self) -> Result<Kind, Error> {
@@ -354,6 +553,17 @@ impl Slot<'_> {
     }
 
     /// Its value, as [`Frame::get_local`] answers it.
+    ///
+    /// ```
+    /// # include!(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/embedding/doc_test.rs"));
+    /// # fn main() -> Result<(), localsplus::Error> {
+    /// # each_frame_of_f("def f(a): b = a\nf(1)", |frame| {
+    /// // A call f(1) of: def f(a): b = a
+    /// let values: Result<Vec<_>, _> = frame.slots().map(|slot| slot.value()).collect();
+    /// let values = values?;
+    /// assert!(values[0].is_some() && values[1].is_none());
+    /// # Ok(()) }) }
+    /// ```
     ///
     /// # Errors
     /// As [`Frame::get_local`].
@@ -364,37 +574,103 @@ impl Slot<'_> {
 
 /// What a slot is. It can be several things: a captured parameter is one, a
 /// local, and a cell variable.
+///
+/// ```
+/// # include!(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/embedding/doc_test.rs"));
+/// # fn main() -> Result<(), localsplus::Error> {
+/// # each_frame_of_f("def f(a):\n  return lambda: a\nf(1)", |frame| {
+/// // def f(a): return lambda: a
+/// assert_eq!(frame.kind(0)?.to_string(), "ARG|LOCAL|CELL");
+/// # Ok(()) }) }
+/// ```
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Kind(u8);
 
 impl Kind {
     /// `LOCALSPLUS_KIND_*` bits.
+    ///
+    /// ```
+    /// # include!(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/embedding/doc_test.rs"));
+    /// # fn main() -> Result<(), localsplus::Error> {
+    /// # each_frame_of_f("def f(a): pass\nf(1)", |frame| {
+    /// // LOCALSPLUS_KIND_ARG | LOCALSPLUS_KIND_LOCAL
+    /// assert_eq!(frame.kind(0)?.bits(), 0x01 | 0x20);
+    /// # Ok(()) }) }
+    /// ```
     pub fn bits(self) -> u8 {
         self.0
     }
 
     /// One of the function's parameters.
+    ///
+    /// ```
+    /// # include!(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/embedding/doc_test.rs"));
+    /// # fn main() -> Result<(), localsplus::Error> {
+    /// # each_frame_of_f("def f(a, *rest): b = a\nf(1)", |frame| {
+    /// // def f(a, *rest): b = a
+    /// assert!(frame.kind(0)?.is_argument() && frame.kind(1)?.is_argument());
+    /// assert!(!frame.kind(2)?.is_argument());
+    /// # Ok(()) }) }
+    /// ```
     pub fn is_argument(self) -> bool {
         self.0 & read::kind::ARG != 0
     }
 
     /// Not answered by [`Frame::get_local`]: the iteration variable of a
     /// comprehension that was inlined into a module or class body.
+    ///
+    /// ```
+    /// # include!(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/embedding/doc_test.rs"));
+    /// # fn main() -> Result<(), localsplus::Error> {
+    /// # each_frame_of_f("def f(): pass\nf()", |frame| {
+    /// let hidden = frame.slots().any(|slot| slot.kind().is_ok_and(|kind| kind.is_hidden()));
+    /// assert!(!hidden, "there are none in a function");
+    /// # Ok(()) }) }
+    /// ```
     pub fn is_hidden(self) -> bool {
         self.0 & read::kind::HIDDEN != 0
     }
 
     /// A local variable.
+    ///
+    /// ```
+    /// # include!(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/embedding/doc_test.rs"));
+    /// # fn main() -> Result<(), localsplus::Error> {
+    /// # each_frame_of_f("def o(x):\n  def f(): b = x\n  f()\no(1)", |frame| {
+    /// // def o(x): ...; def f(): b = x
+    /// assert!(frame.kind(0)?.is_local(), "b");
+    /// assert!(!frame.kind(1)?.is_local(), "x");
+    /// # Ok(()) }) }
+    /// ```
     pub fn is_local(self) -> bool {
         self.0 & read::kind::LOCAL != 0
     }
 
     /// A variable that inner functions capture.
+    ///
+    /// ```
+    /// # include!(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/embedding/doc_test.rs"));
+    /// # fn main() -> Result<(), localsplus::Error> {
+    /// # each_frame_of_f("def f(a, b):\n  return lambda: a\nf(1, 2)", |frame| {
+    /// // def f(a, b): return lambda: a
+    /// assert!(frame.kind(0)?.is_cell() && !frame.kind(1)?.is_cell());
+    /// # Ok(()) }) }
+    /// ```
     pub fn is_cell(self) -> bool {
         self.0 & read::kind::CELL != 0
     }
 
     /// A variable of an enclosing function.
+    ///
+    /// ```
+    /// # include!(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/embedding/doc_test.rs"));
+    /// # fn main() -> Result<(), localsplus::Error> {
+    /// # each_frame_of_f("def o(x):\n  def f(): b = x\n  f()\no(1)", |frame| {
+    /// // def o(x): ...; def f(): b = x
+    /// assert!(!frame.kind(0)?.is_free(), "b");
+    /// assert!(frame.kind(1)?.is_free(), "x");
+    /// # Ok(()) }) }
+    /// ```
     pub fn is_free(self) -> bool {
         self.0 & read::kind::FREE != 0
     }
@@ -424,6 +700,20 @@ impl fmt::Debug for Kind {
 }
 
 /// What [`Frame::get_slot`] answers besides.
+///
+/// ```
+/// # include!(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/embedding/doc_test.rs"));
+/// # fn main() -> Result<(), localsplus::Error> {
+/// # each_frame_of_f("def f(): pass\nf()", |frame| {
+/// use localsplus::Flags;
+///
+/// let everything = Flags::HIDDEN | Flags::RAW_CELL;
+/// for slot in frame.slots() {
+///     frame.get_slot(slot.index(), everything)?;
+/// }
+/// assert_eq!(Flags::default(), Flags::NONE);
+/// # Ok(()) }) }
+/// ```
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Flags(u32);
 

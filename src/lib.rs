@@ -10,14 +10,17 @@
 //! running version. If neither is proved to be safe, every question is refused,
 //! with the reason. There is a C API too: see `shims/include/localsplus.h`.
 //!
-//! ```no_run
+//! ```
+//! # include!(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/embedding/doc_test.rs"));
+//! # mod example {
 //! use localsplus::{Error, Frame};
 //!
 //! /// To be called from an eval-frame function, with its `frame`.
 //! ///
 //! /// # Safety
 //! /// The calling thread is about to run `frame`, or is running it.
-//! unsafe fn print_locals(frame: *mut pyo3_ffi::PyObject) -> Result<(), Error> {
+//! # pub
+//! unsafe fn print_locals(frame: *mut std::ffi::c_void) -> Result<(), Error> {
 //!     // SAFETY: by the caller's promise, the frame is alive and this thread's.
 //!     let frame = unsafe { Frame::from_ptr(frame) }?;
 //!     for slot in frame.slots() {
@@ -29,6 +32,13 @@
 //!     }
 //!     Ok(())
 //! }
+//! # }
+//! # fn main() -> Result<(), localsplus::Error> {
+//! #     each_frame_of_f("def f(a): b = a\nf(1)", |frame| {
+//! #         // SAFETY: the frame is alive and this thread's.
+//! #         unsafe { example::print_locals(frame.as_ptr()) }
+//! #     })
+//! # }
 //! ```
 //!
 //! The module [`hook`] installs eval-frame functions. Instead of running a frame, they
@@ -59,7 +69,8 @@
 //! # What a slot answers
 //!
 //! A frame has `co_nlocalsplus` slots: local variables (parameters first), then
-//! cell variables that are not parameters, then free variables.
+//! cell variables that are not parameters, then free variables. `docs/SEMANTICS.md`
+//! has a program for each rule, and says where CPython's `f_locals` differs.
 //!
 //! 1. **R1** The order of questions is: owner, executable, index, kind, and only
 //!    then memory. Shim frames (owner 3 and up) are [`Error::ShimFrame`].

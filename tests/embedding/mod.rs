@@ -1,4 +1,4 @@
-//! An embedded interpreter that shows frames to a test before they start.
+// An embedded interpreter that shows frames to a test before they start.
 
 use std::cell::RefCell;
 use std::ffi::{CStr, CString, c_char, c_int, c_void};
