@@ -1,0 +1,7 @@
+//! Draws docs/layouts.svg: `cargo run --example draw_layouts > docs/layouts.svg`.
+
+mod drawing;
+
+fn main() {
+    print!("{}", drawing::svg());
+}
