@@ -100,6 +100,17 @@ impl Parameters {
 /// It owns a reference to every argument and to every name, and is independent of
 /// the frame. Like [`Object`], it stays in its thread and is dropped there.
 // `localsplus_arguments` in C.
+///
+/// ```
+/// # include!(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/embedding/doc_test.rs"));
+/// # fn main() -> Result<(), localsplus::Error> {
+/// # each_frame_of_f("def f(a, *more, key=0): pass\nf(1, 2, 3)", |frame| {
+/// // A call f(1, 2, 3) of: def f(a, *more, key=0)
+/// let arguments = frame.arguments()?;
+/// assert_eq!(arguments.positional().len(), 3);
+/// assert_eq!(arguments.keyword_values().len(), 1, "defaults are applied");
+/// # Ok(()) }) }
+/// ```
 #[repr(C)]
 pub struct Arguments {
     /// NULL if cleared; else one element into an allocation.
@@ -222,17 +233,48 @@ impl Arguments {
     }
 
     /// The positional arguments.
+    ///
+    /// ```
+    /// # include!(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/embedding/doc_test.rs"));
+    /// # fn main() -> Result<(), localsplus::Error> {
+    /// # each_frame_of_f("def f(a, b=2): pass\nf(b=3, a=1)", |frame| {
+    /// // A call f(b=3, a=1) of: def f(a, b=2)
+    /// let arguments = frame.arguments()?;
+    /// let a = frame.get_local(0)?.map(|a| a.as_ptr());
+    /// assert_eq!(Some(arguments.positional()[0].as_ptr()), a);
+    /// # Ok(()) }) }
+    /// ```
     pub fn positional(&self) -> &[Object] {
         self.slice(0, self.positional_count())
     }
 
     /// The values of the keyword arguments.
+    ///
+    /// ```
+    /// # include!(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/embedding/doc_test.rs"));
+    /// # fn main() -> Result<(), localsplus::Error> {
+    /// # each_frame_of_f("def f(*, key): pass\nf(key=1)", |frame| {
+    /// // A call f(key=1) of: def f(*, key)
+    /// assert_eq!(frame.arguments()?.keyword_values().len(), 1);
+    /// # Ok(()) }) }
+    /// ```
     pub fn keyword_values(&self) -> &[Object] {
         self.slice(self.positional_count(), self.keyword_count())
     }
 
     /// The names of the keyword arguments, a tuple of `str` in the order of
     /// [`keyword_values`](Self::keyword_values), or `None` if there are none.
+    ///
+    /// ```
+    /// # include!(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/embedding/doc_test.rs"));
+    /// # fn main() -> Result<(), localsplus::Error> {
+    /// # each_frame_of_f("def f(**kwargs): pass\nf(key=1)", |frame| {
+    /// // A call f(key=1) of: def f(**kwargs)
+    /// let names = frame.arguments()?.keyword_names().expect("there is one");
+    /// // SAFETY: this thread holds the GIL, and `names` is a tuple.
+    /// assert_eq!(unsafe { pyo3_ffi::PyTuple_Size(names.as_ptr()) }, 1);
+    /// # Ok(()) }) }
+    /// ```
     pub fn keyword_names(&self) -> Option<Object> {
         // SAFETY: NULL, or a tuple that we own.
         unsafe { Object::from_borrowed_ptr(self.kwnames) }
@@ -241,6 +283,23 @@ impl Arguments {
     /// Calls `callable` with these arguments: what it returns, or `None` with a
     /// Python exception set in this thread. This runs Python code, and no exception
     /// may be set before.
+    ///
+    /// ```
+    /// # include!(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/embedding/doc_test.rs"));
+    /// # fn main() -> Result<(), localsplus::Error> {
+    /// # each_frame_of_f("def f(a, b): pass\nf(3, 4)", |frame| {
+    /// # // SAFETY: this thread holds the GIL; the builtins are borrowed.
+    /// # let builtins = unsafe { pyo3_ffi::PyEval_GetBuiltins() };
+    /// # // SAFETY: a dict, and its item, which is borrowed.
+    /// # let max = unsafe { pyo3_ffi::PyDict_GetItemString(builtins, c"max".as_ptr()) };
+    /// # // SAFETY: the builtins keep it alive.
+    /// # let max = unsafe { localsplus::Object::from_borrowed_ptr(max) }.expect("max");
+    /// // A call f(3, 4) of: def f(a, b). `max` is the builtin function.
+    /// let largest = frame.arguments()?.call(&max).expect("no exception");
+    /// // SAFETY: this thread holds the GIL, and `largest` is alive.
+    /// assert_eq!(unsafe { pyo3_ffi::PyLong_AsLong(largest.as_ptr()) }, 4);
+    /// # Ok(()) }) }
+    /// ```
     pub fn call(&self, callable: &Object) -> Option<Object> {
         // SAFETY: `callable` is alive; the arguments are as this function wants
         // them, and `args[-1]`, which it may borrow, is ours. Whoever could use
@@ -295,6 +354,16 @@ impl Frame<'_> {
     /// Code without parameters (of a module or class body) has no arguments.
     /// Allocates (on 3.11, that may start a garbage collection), and leaves the frame
     /// as it is.
+    ///
+    /// ```
+    /// # include!(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/embedding/doc_test.rs"));
+    /// # fn main() -> Result<(), localsplus::Error> {
+    /// # each_frame_of_f("def f(a, *more): pass\nf(1, 2)", |frame| {
+    /// // A call f(1, 2) of: def f(a, *more)
+    /// let arguments = frame.arguments()?;
+    /// assert_eq!((arguments.positional().len(), arguments.keyword_values().len()), (2, 0));
+    /// # Ok(()) }) }
+    /// ```
     ///
     /// # Errors
     /// [`Error::Started`]; [`Error::NotAnArgument`] if somebody has replaced the

@@ -52,6 +52,14 @@ impl<'a> Frame<'a> {
     /// The code of a module or class body, and that of `exec`, is a function as
     /// well, which the interpreter makes up for it.
     ///
+    /// ```
+    /// # include!(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/embedding/doc_test.rs"));
+    /// # fn main() -> Result<(), localsplus::Error> {
+    /// # each_frame_of_f("def f(): pass\nf()", |frame| {
+    /// assert!(frame.function()?.is_some());
+    /// # Ok(()) }) }
+    /// ```
+    ///
     /// # Errors
     /// Here and below: [`Error::Unanswerable`] if the provider is "official" and
     /// this version's layout is not known; [`Error::NotPythonCode`] if the frame has
@@ -61,6 +69,18 @@ impl<'a> Frame<'a> {
     }
 
     /// The namespace of the module (`f_globals`), a dict.
+    ///
+    /// ```
+    /// # include!(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/embedding/doc_test.rs"));
+    /// # fn main() -> Result<(), localsplus::Error> {
+    /// # each_frame_of_f("x = 1\ndef f(): pass\nf()", |frame| {
+    /// // In a module with x = 1.
+    /// let globals = frame.globals()?;
+    /// // SAFETY: this thread holds the GIL; a dict, and what it answers is borrowed.
+    /// let x = unsafe { pyo3_ffi::PyDict_GetItemString(globals.as_ptr(), c"x".as_ptr()) };
+    /// assert!(!x.is_null());
+    /// # Ok(()) }) }
+    /// ```
     ///
     /// # Errors
     /// [`Error::Released`] if the frame has let go of its function, to which this
@@ -73,6 +93,17 @@ impl<'a> Frame<'a> {
     }
 
     /// Where names are looked up that are not in the globals (`f_builtins`).
+    ///
+    /// ```
+    /// # include!(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/embedding/doc_test.rs"));
+    /// # fn main() -> Result<(), localsplus::Error> {
+    /// # each_frame_of_f("def f(): pass\nf()", |frame| {
+    /// let builtins = frame.builtins()?;
+    /// // SAFETY: this thread holds the GIL; a dict, and what it answers is borrowed.
+    /// let len = unsafe { pyo3_ffi::PyDict_GetItemString(builtins.as_ptr(), c"len".as_ptr()) };
+    /// assert!(!len.is_null());
+    /// # Ok(()) }) }
+    /// ```
     ///
     /// # Errors
     /// As [`globals`](Self::globals).
@@ -87,6 +118,15 @@ impl<'a> Frame<'a> {
     /// keeps its names: the object itself, not a copy. `None` in a function, whose
     /// variables are in its slots, and in a frame that has been cleared.
     ///
+    /// ```
+    /// # include!(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/embedding/doc_test.rs"));
+    /// # fn main() -> Result<(), localsplus::Error> {
+    /// # each_frame_of_f("class f: pass", |frame| {
+    /// // The body of a class.
+    /// assert!(frame.namespace()?.is_some());
+    /// # Ok(()) }) }
+    /// ```
+    ///
     /// # Errors
     /// Those of [`function`](Self::function).
     pub fn namespace(&self) -> Result<Option<Object>, Error> {
@@ -97,6 +137,17 @@ impl<'a> Frame<'a> {
     /// variables are until the frame has started. `None` if the function has no free
     /// variables, or the frame has let go of it.
     ///
+    /// ```
+    /// # include!(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/embedding/doc_test.rs"));
+    /// # fn main() -> Result<(), localsplus::Error> {
+    /// # each_frame_of_f("def o(x):\n  def f(): return x\n  f()\no(1)", |frame| {
+    /// // def o(x): ...; def f(): return x
+    /// let closure = frame.closure()?.expect("x is a free variable");
+    /// // SAFETY: this thread holds the GIL, and `closure` is a tuple.
+    /// assert_eq!(unsafe { pyo3_ffi::PyTuple_Size(closure.as_ptr()) }, 1);
+    /// # Ok(()) }) }
+    /// ```
+    ///
     /// # Errors
     /// Those of [`function`](Self::function).
     pub fn closure(&self) -> Result<Option<Object>, Error> {
@@ -106,6 +157,14 @@ impl<'a> Frame<'a> {
     /// The frame object, if somebody has asked the interpreter for one: `None`
     /// otherwise, since this never creates one.
     ///
+    /// ```
+    /// # include!(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/embedding/doc_test.rs"));
+    /// # fn main() -> Result<(), localsplus::Error> {
+    /// # each_frame_of_f("def f(): pass\nf()", |frame| {
+    /// assert!(frame.frame_object()?.is_none(), "nobody can have asked yet");
+    /// # Ok(()) }) }
+    /// ```
+    ///
     /// # Errors
     /// Those of [`function`](Self::function).
     pub fn frame_object(&self) -> Result<Option<Object>, Error> {
@@ -113,6 +172,15 @@ impl<'a> Frame<'a> {
     }
 
     /// How far the frame has come.
+    ///
+    /// ```
+    /// # include!(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/embedding/doc_test.rs"));
+    /// # fn main() -> Result<(), localsplus::Error> {
+    /// # each_frame_of_f("def f(): pass\nf()", |frame| {
+    /// // As an eval-frame function sees a call.
+    /// assert_eq!(frame.state()?, localsplus::State::Unstarted);
+    /// # Ok(()) }) }
+    /// ```
     ///
     /// # Errors
     /// Those of [`function`](Self::function).
@@ -123,6 +191,15 @@ impl<'a> Frame<'a> {
     /// Whether the frame is in a generator, coroutine or async generator, that is,
     /// can be gone on with. It is not while it is being called to make one, nor when
     /// a frame object has survived the generator.
+    ///
+    /// ```
+    /// # include!(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/embedding/doc_test.rs"));
+    /// # fn main() -> Result<(), localsplus::Error> {
+    /// # each_frame_of_f("def f(): yield\ng = f()", |frame| {
+    /// // def f(): yield. This is the call that makes the generator.
+    /// assert!(!frame.is_generator()?);
+    /// # Ok(()) }) }
+    /// ```
     ///
     /// # Errors
     /// Those of [`function`](Self::function).
@@ -137,6 +214,15 @@ impl<'a> Frame<'a> {
     /// as it would on 3.11): of the instruction that ran last, or, from 3.13 on, in a
     /// frame that has not started, of the first one. Before 3.13 it is negative in
     /// such a frame.
+    ///
+    /// ```
+    /// # include!(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/embedding/doc_test.rs"));
+    /// # fn main() -> Result<(), localsplus::Error> {
+    /// # each_frame_of_f("def f(): pass\nf()", |frame| {
+    /// // An unstarted frame: negative before 3.13.
+    /// assert!(frame.lasti()? <= 0);
+    /// # Ok(()) }) }
+    /// ```
     ///
     /// # Errors
     /// Those of [`function`](Self::function).
@@ -158,6 +244,15 @@ impl<'a> Frame<'a> {
     /// has moved it. `None` if the instruction belongs to no line: from 3.13 on,
     /// that is so before a function with free variables, or that captures its
     /// parameters, has started.
+    ///
+    /// ```
+    /// # include!(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/embedding/doc_test.rs"));
+    /// # fn main() -> Result<(), localsplus::Error> {
+    /// # each_frame_of_f("def f(): pass\nf()", |frame| {
+    /// // In the first line of the file: def f(): pass
+    /// assert_eq!(frame.line()?, Some(1));
+    /// # Ok(()) }) }
+    /// ```
     ///
     /// # Errors
     /// As [`lasti`](Self::lasti).
@@ -185,6 +280,15 @@ impl<'a> Frame<'a> {
     /// The number of parameters, `*args` and `**kwargs` included. They are the first
     /// slots.
     ///
+    /// ```
+    /// # include!(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/embedding/doc_test.rs"));
+    /// # fn main() -> Result<(), localsplus::Error> {
+    /// # each_frame_of_f("def f(a, /, b, *rest, key=1): pass\nf(1, 2)", |frame| {
+    /// // def f(a, /, b, *rest, key=1)
+    /// assert_eq!(frame.parameter_count()?, 4);
+    /// # Ok(()) }) }
+    /// ```
+    ///
     /// # Errors
     /// Those of [`function`](Self::function).
     pub fn parameter_count(&self) -> Result<usize, Error> {
@@ -194,6 +298,18 @@ impl<'a> Frame<'a> {
     }
 
     /// What parameter slot `index` is; `None` if it is none.
+    ///
+    /// ```
+    /// # include!(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/embedding/doc_test.rs"));
+    /// # fn main() -> Result<(), localsplus::Error> {
+    /// # each_frame_of_f("def f(a, /, b, *rest, key=1): pass\nf(1, 2)", |frame| {
+    /// use localsplus::Parameter;
+    ///
+    /// // def f(a, /, b, *rest, key=1)
+    /// assert_eq!(frame.parameter(0)?, Some(Parameter::PositionalOnly));
+    /// assert_eq!(frame.parameter(2)?, Some(Parameter::KeywordOnly), "key");
+    /// # Ok(()) }) }
+    /// ```
     ///
     /// # Errors
     /// [`Error::IndexOutOfRange`], and those of [`function`](Self::function).
@@ -213,6 +329,20 @@ impl<'a> Frame<'a> {
     /// have not reached their own code, and answers `None` for a generator that is
     /// not running. It is also `None` before a frame has started: the caller of a
     /// frame that an eval-frame function was handed is [`current`](Self::current).
+    ///
+    /// ```
+    /// # include!(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/embedding/doc_test.rs"));
+    /// # fn main() -> Result<(), localsplus::Error> {
+    /// # each_frame_of_f("def f(): pass\ndef g(): f()\ng()", |frame| {
+    /// // g() calls f(), which has not started.
+    /// // SAFETY: this thread is about to run the frame.
+    /// assert!(unsafe { frame.previous() }?.is_none());
+    /// // SAFETY: the caller does not return before this.
+    /// let caller = unsafe { localsplus::Frame::current() }?.expect("g");
+    /// // SAFETY: this thread is running it.
+    /// assert!(unsafe { caller.previous() }?.is_some(), "the module");
+    /// # Ok(()) }) }
+    /// ```
     ///
     /// # Safety
     /// The frame below is alive as long as `'a`. So it is while this thread runs
@@ -237,6 +367,17 @@ impl<'a> Frame<'a> {
     /// In an eval-frame function that is the caller of the frame that the function
     /// was handed.
     ///
+    /// ```
+    /// # include!(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/embedding/doc_test.rs"));
+    /// # fn main() -> Result<(), localsplus::Error> {
+    /// # each_frame_of_f("def f(): pass\ndef g(a, b): f()\ng(1, 2)", |frame| {
+    /// // g(1, 2) calls f().
+    /// // SAFETY: the caller does not return before this.
+    /// let caller = unsafe { localsplus::Frame::current() }?.expect("g");
+    /// assert_eq!(caller.count()?, 2);
+    /// # Ok(()) }) }
+    /// ```
+    ///
     /// # Safety
     /// The calling thread is attached, and stays so as long as the frame and
     /// everything taken from it are used or dropped. The frame does not return
@@ -258,6 +399,18 @@ impl<'a> Frame<'a> {
     }
 
     /// The frame of a frame object.
+    ///
+    /// ```
+    /// # include!(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/embedding/doc_test.rs"));
+    /// # fn main() -> Result<(), localsplus::Error> {
+    /// # each_frame_of_f("import sys\ndef f(frame): pass\ndef g(a, b): f(sys._getframe())\ng(1, 2)", |frame| {
+    /// // g(a, b) calls f(sys._getframe()).
+    /// let object = frame.get_local(0)?.expect("a frame object");
+    /// // SAFETY: this thread is running its frame.
+    /// let caller = unsafe { localsplus::Frame::of_frame_object(&object) }?;
+    /// assert_eq!(caller.count()?, 2);
+    /// # Ok(()) }) }
+    /// ```
     ///
     /// # Safety
     /// The calling thread is attached, as for [`from_ptr`](Self::from_ptr). No other
@@ -285,6 +438,21 @@ impl<'a> Frame<'a> {
     /// The frame of a generator, coroutine or async generator, without creating a
     /// frame object as `gi_frame` and its siblings do. It is also there when the
     /// generator has finished; it has no values then.
+    ///
+    /// ```
+    /// # include!(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/embedding/doc_test.rs"));
+    /// # fn main() -> Result<(), localsplus::Error> {
+    /// # each_frame_of_f("def g(a, b): yield\ndef f(generator): pass\nf(g(1, 2))", |frame| {
+    /// use localsplus::{Frame, State};
+    ///
+    /// // f(g(1, 2)), of: def g(a, b): yield
+    /// let object = frame.get_local(0)?.expect("a generator");
+    /// // SAFETY: nobody is running the generator.
+    /// let suspended = unsafe { Frame::of_generator(&object) }?;
+    /// assert_eq!((suspended.count()?, suspended.state()?), (2, State::Unstarted));
+    /// assert!(suspended.is_generator()?);
+    /// # Ok(()) }) }
+    /// ```
     ///
     /// # Safety
     /// The calling thread is attached, as for [`from_ptr`](Self::from_ptr), and no

@@ -178,6 +178,21 @@ impl Frame<'_> {
     /// mapping. (On 3.11 and in free-threaded builds it is made anew each time.) Of two slots of
     /// one name it has the first; [`indexes`](Self::indexes) tells both.
     ///
+    /// ```
+    /// # include!(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/embedding/doc_test.rs"));
+    /// # fn main() -> Result<(), localsplus::Error> {
+    /// # each_frame_of_f("def f(a, b): pass\nf(1, 2)", |frame| {
+    /// // def f(a, b)
+    /// let map = frame.name_map()?;
+    /// // SAFETY: this thread holds the GIL, and `map` is a mapping.
+    /// let index = unsafe { pyo3_ffi::PyMapping_GetItemString(map.as_ptr(), c"b".as_ptr()) };
+    /// // SAFETY: PyMapping_GetItemString gives a reference away.
+    /// let index = unsafe { localsplus::Object::from_owned_ptr(index) }.expect("no exception");
+    /// // SAFETY: this thread holds the GIL, and `index` is alive.
+    /// assert_eq!(unsafe { pyo3_ffi::PyLong_AsLong(index.as_ptr()) }, 1);
+    /// # Ok(()) }) }
+    /// ```
+    ///
     /// # Errors
     /// [`Error::NoMemory`].
     pub fn name_map(&self) -> Result<Object, Error> {

@@ -476,6 +476,18 @@ impl Frame<'_> {
     /// [`Flags::HIDDEN`](crate::Flags::HIDDEN) reads it). Names of a module or class
     /// body are in a namespace and have no slot.
     ///
+    /// ```
+    /// # include!(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/embedding/doc_test.rs"));
+    /// # fn main() -> Result<(), localsplus::Error> {
+    /// # each_frame_of_f("def f(a, b): pass\nf(1, 2)", |frame| {
+    /// use localsplus::Error;
+    ///
+    /// // def f(a, b)
+    /// assert_eq!(frame.index("b")?, 1);
+    /// assert!(matches!(frame.index("c"), Err(Error::NoSuchName { .. })));
+    /// # Ok(()) }) }
+    /// ```
+    ///
     /// # Errors
     /// [`Error::NoSuchName`] and [`Error::NoMemory`].
     pub fn index(&self, name: &str) -> Result<usize, Error> {
@@ -485,6 +497,16 @@ impl Frame<'_> {
     }
 
     /// All slots of that name, in ascending order; empty if there are none.
+    ///
+    /// ```
+    /// # include!(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/embedding/doc_test.rs"));
+    /// # fn main() -> Result<(), localsplus::Error> {
+    /// # each_frame_of_f("def f(a, b): pass\nf(1, 2)", |frame| {
+    /// // def f(a, b)
+    /// assert_eq!(frame.indexes("b")?, [1]);
+    /// assert!(frame.indexes("c")?.is_empty());
+    /// # Ok(()) }) }
+    /// ```
     ///
     /// # Errors
     /// [`Error::NoMemory`].
@@ -497,6 +519,16 @@ impl Frame<'_> {
     /// What `name` stands for now: the value in the slot that
     /// [`index`](Self::index) answers, also if it is hidden, and in a module or class
     /// body else what the namespace has. `None` if the name has a slot, but no value.
+    ///
+    /// ```
+    /// # include!(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/embedding/doc_test.rs"));
+    /// # fn main() -> Result<(), localsplus::Error> {
+    /// # each_frame_of_f("def f(a): b = a\nf(1)", |frame| {
+    /// // A call f(1) of: def f(a): b = a
+    /// assert!(frame.get_by_name("a")?.is_some());
+    /// assert!(frame.get_by_name("b")?.is_none());
+    /// # Ok(()) }) }
+    /// ```
     ///
     /// # Errors
     /// [`Error::NoSuchName`] and [`Error::NoMemory`]; in a module or class body
@@ -516,6 +548,17 @@ impl Frame<'_> {
     /// In a module or class body it is a copy of the namespace, with the variables of
     /// a comprehension that is running; the cells that the interpreter keeps there for
     /// itself (`__class__`, `__classdict__`, ...) are left out.
+    ///
+    /// ```
+    /// # include!(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/embedding/doc_test.rs"));
+    /// # fn main() -> Result<(), localsplus::Error> {
+    /// # each_frame_of_f("def f(a): b = a\nf(1)", |frame| {
+    /// // A call f(1) of: def f(a): b = a
+    /// let locals = frame.dict()?;
+    /// // SAFETY: this thread holds the GIL, and `locals` is a dict.
+    /// assert_eq!(unsafe { pyo3_ffi::PyDict_Size(locals.as_ptr()) }, 1);
+    /// # Ok(()) }) }
+    /// ```
     ///
     /// # Errors
     /// As [`get_by_name`](Self::get_by_name), without [`Error::NoSuchName`].

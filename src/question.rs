@@ -21,6 +21,17 @@ use crate::read::{
 ///
 /// For the frame of a generator, coroutine or async generator this is what
 /// `inspect.getgeneratorstate` and its siblings tell.
+///
+/// ```
+/// # include!(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/embedding/doc_test.rs"));
+/// # fn main() -> Result<(), localsplus::Error> {
+/// # each_frame_of_f("def f(): pass\nf()", |frame| {
+/// use localsplus::State;
+///
+/// let can_be_replaced = matches!(frame.state()?, State::Unstarted);
+/// assert!(can_be_replaced);
+/// # Ok(()) }) }
+/// ```
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum State {
@@ -44,6 +55,17 @@ pub enum State {
 }
 
 /// How an argument gets into a parameter.
+///
+/// ```
+/// # include!(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/embedding/doc_test.rs"));
+/// # fn main() -> Result<(), localsplus::Error> {
+/// # each_frame_of_f("def f(a, **options): pass\nf(1)", |frame| {
+/// use localsplus::Parameter;
+///
+/// // def f(a, **options)
+/// assert_eq!(frame.parameter(1)?, Some(Parameter::VarKeyword));
+/// # Ok(()) }) }
+/// ```
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum Parameter {
