@@ -1,4 +1,4 @@
-"""The tests of C and C++ consumers (tests/consumers), as lines of the table. They use the interpreters provided before."""
+"""The tests of what consumers get and do (tests/consumers), as lines of the table. They use the interpreters provided before."""
 
 import os
 import time
@@ -11,6 +11,7 @@ from .outcome import Outcome
 
 # The modules of tests/consumers, and what they are called in the table.
 MODULES = {
+    "test_package": "package",
     "test_headers": "C, C++ headers",
     "test_ways_in": "C, C++ ways in",
     "test_linking": "C, C++ linking",

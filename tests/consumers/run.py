@@ -1,4 +1,4 @@
-"""Runs the consumer tests: what C and C++ projects do with localsplus, in folders outside the repository.
+"""Runs the consumer tests: what is published, and what C and C++ projects do with it, in folders outside the repository.
 
     python3 tests/consumers/run.py [--report FILE.json] [-k PATTERN] [TEST ...]
 

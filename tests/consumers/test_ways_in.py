@@ -7,6 +7,7 @@ import unittest
 
 from workspace import (
     BLOCKS,
+    REPOSITORY,
     ROOT,
     archive,
     cargo_version,
@@ -255,7 +256,7 @@ class Installed(WaysIn):
             python = interpreter(name)
             with self.subTest(name):
                 output = python.python(
-                    *("-B", ROOT / "localsplus/tests/python/run.py", "--build-dir", folder("suite")),
+                    *("-B", REPOSITORY / "tests/python/run.py", "--build-dir", folder("suite")),
                     *("--library", prefix() / f"lib/liblocalsplus.so.1.{cargo_version()}"),
                     *("--include", prefix() / "include", *python.includes("--python-include")),
                     *("test_rules", "test_entry", "test_cells", "test_boundary", "test_generators"),
@@ -312,9 +313,9 @@ class Setuptools(WaysIn):
 
 class Documentation(unittest.TestCase):
     def test_every_block_is_used(self):
-        text = (ROOT / "localsplus/docs/CPP.md").read_text(encoding="utf-8")
+        text = (REPOSITORY / "docs/CPP.md").read_text(encoding="utf-8")
         self.assertEqual(text.count("\n```\n"), len(BLOCKS), "a block without a name is not tested")
-        tests = "".join(file.read_text(encoding="utf-8") for file in (ROOT / "localsplus/tests/consumers").glob("*.py"))
+        tests = "".join(file.read_text(encoding="utf-8") for file in (REPOSITORY / "tests/consumers").glob("*.py"))
         for name in BLOCKS:
             self.assertIn(f'"{name}"', tests, "the tests do not use that block")
 

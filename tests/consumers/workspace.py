@@ -10,7 +10,6 @@ import shlex
 import shutil
 import subprocess
 import sys
-import tarfile
 import tempfile
 from pathlib import Path
 
@@ -62,23 +61,21 @@ def folder(name):
 
 
 @functools.cache
-def sources():
-    """The repository's files, and nothing else, as a release archive has them."""
-    listed = run("git", "-C", REPOSITORY, "ls-files", "-z", "--cached", "--others", "--exclude-standard")
-    copy = ROOT / "localsplus"
-    for name in filter(None, listed.split("\0")):
-        if (REPOSITORY / name).is_file():
-            (copy / name).parent.mkdir(parents=True, exist_ok=True)
-            shutil.copy2(REPOSITORY / name, copy / name)
-    run("cargo", "fetch", "--locked", cwd=copy, CARGO_NET_OFFLINE="false")
-    return copy
+def archive():
+    """The package that `cargo publish` would upload, as the working tree has it."""
+    run("cargo", "fetch", "--locked", cwd=REPOSITORY, CARGO_NET_OFFLINE="false")
+    made = folder("archive")
+    run("cargo", "package", "--no-verify", "--allow-dirty", "--target-dir", made, cwd=REPOSITORY)
+    name = f"localsplus-{cargo_version()}"
+    # A crate is a tar.gz, and CMake's FetchContent wants to see that.
+    return (made / f"package/{name}.crate").rename(ROOT / f"{name}.tar.gz")
 
 
 @functools.cache
-def archive():
-    with tarfile.open(ROOT / "localsplus-0.1.0.tar.gz", "w:gz") as tar:
-        tar.add(sources(), "localsplus-0.1.0")
-    return ROOT / "localsplus-0.1.0.tar.gz"
+def sources():
+    """What is in it: what users have, and nothing else of the repository."""
+    run("tar", "-xzf", archive())
+    return (ROOT / f"localsplus-{cargo_version()}").rename(ROOT / "localsplus")
 
 
 def vendored(project):
