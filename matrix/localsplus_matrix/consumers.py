@@ -12,6 +12,8 @@ from .outcome import Outcome
 # The modules of tests/consumers, and what they are called in the table.
 MODULES = {
     "test_package": "package",
+    "test_public_api": "public Rust API",
+    "test_dependencies": "dependencies",
     "test_headers": "C, C++ headers",
     "test_ways_in": "C, C++ ways in",
     "test_linking": "C, C++ linking",
