@@ -5,6 +5,7 @@ mod arguments;
 mod evaluate;
 mod hook;
 mod names;
+mod question;
 mod report;
 
 use std::ffi::{CStr, c_char, c_int, c_uint};

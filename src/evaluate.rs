@@ -64,6 +64,17 @@ impl Frame<'_> {
     /// (on 3.11 when that function returns); the arguments belong to the caller, too,
     /// who still has them. Python's error indicator stays as it is. Tools see nothing.
     ///
+    /// ```no_run
+    /// # use localsplus::{Error, Frame, Object};
+    /// /// # Safety
+    /// /// To be called by an eval-frame function that returns what this answers.
+    /// unsafe fn answer(frame: Frame<'_>, value: Object) -> Result<*mut pyo3_ffi::PyObject, Error> {
+    ///     // SAFETY: passed on to the caller.
+    ///     unsafe { frame.consume() }?;
+    ///     Ok(value.into_ptr())
+    /// }
+    /// ```
+    ///
     /// # Safety
     /// The interpreter has passed the frame to an eval-frame function of the calling
     /// thread, which has not run it, returns soon, and uses no copy of this `Frame` any
@@ -92,6 +103,17 @@ impl Frame<'_> {
     /// Tools (sys.settrace, sys.setprofile, sys.monitoring), tracebacks and
     /// `sys._getframe` see a call of the replacement from the caller, and nothing of the
     /// frame. An eval-frame function sees it as well: how to tell is its affair.
+    ///
+    /// ```no_run
+    /// # use localsplus::{Error, Frame, Object};
+    /// /// # Safety
+    /// /// To be called by an eval-frame function that returns what this answers.
+    /// unsafe fn run(frame: Frame<'_>, compiled: &Object) -> Result<*mut pyo3_ffi::PyObject, Error> {
+    ///     // SAFETY: passed on to the caller.
+    ///     let value = unsafe { frame.evaluate_in_place(compiled) }?;
+    ///     Ok(value.map_or(std::ptr::null_mut(), Object::into_ptr))
+    /// }
+    /// ```
     ///
     /// # Safety
     /// As [`consume`](Self::consume), and no exception is set.

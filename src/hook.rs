@@ -521,6 +521,24 @@ fn nobodys(evaluation: &Evaluation) -> *mut Record {
 /// The closure runs Python code only through its [`Call`], unless it wants to be
 /// called for that code as well. A panic in it becomes a `SystemError`, raised in the
 /// frame if that has not been run by then.
+///
+/// ```
+/// # include!(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/embedding/doc_test.rs"));
+/// use localsplus::hook::{Call, Hook};
+///
+/// # fn main() -> Result<(), localsplus::Error> {
+/// # embedding::start();
+/// let hook = Hook::new(|call: Call<'_>| call.proceed());
+/// // SAFETY: this thread holds the GIL.
+/// assert!(unsafe { hook.install() }?);
+/// // Once is enough.
+/// // SAFETY: as above.
+/// assert!(!unsafe { hook.install() }?);
+/// // ...
+/// // SAFETY: as above.
+/// assert!(unsafe { hook.remove() }?);
+/// # Ok(()) }
+/// ```
 pub struct Hook<F>(Arc<F>);
 
 impl<F> Clone for Hook<F> {
@@ -534,6 +552,24 @@ where
     F: for<'a> Fn(Call<'a>) -> Returned<'a> + Send + Sync + 'static,
 {
     /// Makes a hook, which is installed nowhere.
+    ///
+    /// ```
+    /// # include!(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/embedding/doc_test.rs"));
+    /// use localsplus::hook::{Call, Hook};
+    ///
+    /// # fn main() -> Result<(), localsplus::Error> {
+    /// # embedding::start();
+    /// let hook = Hook::new(|call: Call<'_>| call.proceed());
+    /// // SAFETY: this thread holds the GIL.
+    /// assert!(unsafe { hook.install() }?);
+    /// // Once is enough.
+    /// // SAFETY: as above.
+    /// assert!(!unsafe { hook.install() }?);
+    /// // ...
+    /// // SAFETY: as above.
+    /// assert!(unsafe { hook.remove() }?);
+    /// # Ok(()) }
+    /// ```
     pub fn new(closure: F) -> Self {
         Self(Arc::new(closure))
     }
@@ -547,6 +583,24 @@ where
     ///
     /// On 3.15, whether the interpreter may specialize calls under an eval-frame
     /// function stays as it was under the one before.
+    ///
+    /// ```
+    /// # include!(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/embedding/doc_test.rs"));
+    /// use localsplus::hook::{Call, Hook};
+    ///
+    /// # fn main() -> Result<(), localsplus::Error> {
+    /// # embedding::start();
+    /// let hook = Hook::new(|call: Call<'_>| call.proceed());
+    /// // SAFETY: this thread holds the GIL.
+    /// assert!(unsafe { hook.install() }?);
+    /// // Once is enough.
+    /// // SAFETY: as above.
+    /// assert!(!unsafe { hook.install() }?);
+    /// // ...
+    /// // SAFETY: as above.
+    /// assert!(unsafe { hook.remove() }?);
+    /// # Ok(()) }
+    /// ```
     ///
     /// # Safety
     /// The calling thread is attached to an interpreter.
@@ -574,6 +628,24 @@ where
     /// What was installed before it is put back. If something has been installed
     /// since, that stays, and what it takes for the function before it passes
     /// everything on. A thread that is inside the closure finishes.
+    ///
+    /// ```
+    /// # include!(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/embedding/doc_test.rs"));
+    /// use localsplus::hook::{Call, Hook};
+    ///
+    /// # fn main() -> Result<(), localsplus::Error> {
+    /// # embedding::start();
+    /// let hook = Hook::new(|call: Call<'_>| call.proceed());
+    /// // SAFETY: this thread holds the GIL.
+    /// assert!(unsafe { hook.install() }?);
+    /// // Once is enough.
+    /// // SAFETY: as above.
+    /// assert!(!unsafe { hook.install() }?);
+    /// // ...
+    /// // SAFETY: as above.
+    /// assert!(unsafe { hook.remove() }?);
+    /// # Ok(()) }
+    /// ```
     ///
     /// # Safety
     /// The calling thread is attached to an interpreter.
@@ -636,6 +708,19 @@ type Exactly<'a> = PhantomData<fn(&'a ()) -> &'a ()>;
 /// A call of a hook: a frame that is to be run or resumed.
 ///
 /// A closure does exactly one thing with it, which answers what to return.
+///
+/// ```
+/// # include!(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/embedding/doc_test.rs"));
+/// # fn main() {
+/// # let answer = calls_of_f("def f(x):\n    return x\nanswer = f(1)", |call| {
+/// if let Ok(frame) = call.frame() {
+///     println!("{frame:?} is called");
+/// }
+/// call.proceed()
+/// # });
+/// # assert_eq!(answer, "1");
+/// # }
+/// ```
 pub struct Call<'a> {
     thread: *mut c_void,
     frame: *mut c_void,
@@ -647,12 +732,36 @@ pub struct Call<'a> {
 }
 
 /// What a hook returns for a [`Call`].
+///
+/// ```
+/// # include!(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/embedding/doc_test.rs"));
+/// # fn main() {
+/// # let answer = calls_of_f("def f(x):\n    return x\nanswer = f(1)", |call| {
+/// let returned = call.proceed();
+/// println!("it returned {:?}", returned.value());
+/// returned
+/// # });
+/// # assert_eq!(answer, "1");
+/// # }
+/// ```
 #[must_use = "a hook must return it"]
 pub struct Returned<'a>(Option<Object>, Exactly<'a>);
 
 impl Returned<'_> {
     /// The frame's return value (or what a generator yields), or `None` if it raised
     /// an exception, which is set in this thread.
+    ///
+    /// ```
+    /// # include!(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/embedding/doc_test.rs"));
+    /// # fn main() {
+    /// # let answer = calls_of_f("def f(x):\n    return x\nanswer = f(1)", |call| {
+    /// let returned = call.proceed();
+    /// assert!(returned.value().is_some());
+    /// returned
+    /// # });
+    /// # assert_eq!(answer, "1");
+    /// # }
+    /// ```
     pub fn value(&self) -> Option<&Object> {
         self.0.as_ref()
     }
@@ -660,6 +769,19 @@ impl Returned<'_> {
 
 impl<'a> Call<'a> {
     /// The frame.
+    ///
+    /// ```
+    /// # include!(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/embedding/doc_test.rs"));
+    /// # fn main() {
+    /// # let answer = calls_of_f("def f(x):\n    return x\nanswer = f(1)", |call| {
+    /// // Of f(1), where f has a parameter.
+    /// let value = call.frame().and_then(|frame| frame.get_local(0));
+    /// assert!(value.is_ok_and(|value| value.is_some()));
+    /// call.proceed()
+    /// # });
+    /// # assert_eq!(answer, "1");
+    /// # }
+    /// ```
     ///
     /// # Errors
     /// Those of [`Frame::from_ptr`].
@@ -670,22 +792,71 @@ impl<'a> Call<'a> {
     }
 
     /// The address of the frame, for other bindings.
+    ///
+    /// ```
+    /// # include!(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/embedding/doc_test.rs"));
+    /// # fn main() {
+    /// # let answer = calls_of_f("def f(x):\n    return x\nanswer = f(1)", |call| {
+    /// let frame: *mut pyo3_ffi::PyObject = call.frame_ptr();
+    /// assert!(!frame.is_null());
+    /// call.proceed()
+    /// # });
+    /// # assert_eq!(answer, "1");
+    /// # }
+    /// ```
     pub fn frame_ptr<T>(&self) -> *mut T {
         self.frame.cast()
     }
 
     /// The thread's state, for other bindings.
+    ///
+    /// ```
+    /// # include!(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/embedding/doc_test.rs"));
+    /// # fn main() {
+    /// # let answer = calls_of_f("def f(x):\n    return x\nanswer = f(1)", |call| {
+    /// let thread: *mut pyo3_ffi::PyThreadState = call.thread_ptr();
+    /// // SAFETY: this thread is attached.
+    /// assert_eq!(thread, unsafe { pyo3_ffi::PyThreadState_Get() });
+    /// call.proceed()
+    /// # });
+    /// # assert_eq!(answer, "1");
+    /// # }
+    /// ```
     pub fn thread_ptr<T>(&self) -> *mut T {
         self.thread.cast()
     }
 
     /// Whether an exception is set that is to be raised in the frame: a generator's
     /// `throw` or `close`. Let such a call proceed.
+    ///
+    /// ```
+    /// # include!(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/embedding/doc_test.rs"));
+    /// # fn main() {
+    /// # let answer = calls_of_f("def f(x):\n    return x\nanswer = f(1)", |call| {
+    /// if call.throws() {
+    ///     return call.proceed();
+    /// }
+    /// // ...
+    /// call.proceed()
+    /// # });
+    /// # assert_eq!(answer, "1");
+    /// # }
+    /// ```
     pub fn throws(&self) -> bool {
         self.throwflag != 0
     }
 
     /// Has the frame run by whoever would run it if this hook were not there.
+    ///
+    /// ```
+    /// # include!(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/embedding/doc_test.rs"));
+    /// # fn main() {
+    /// # let answer = calls_of_f("def f(x):\n    return x\nanswer = f(1)", |call| {
+    /// call.proceed()
+    /// # });
+    /// # assert_eq!(answer, "1");
+    /// # }
+    /// ```
     pub fn proceed(self) -> Returned<'a> {
         let throwflag = self.throwflag;
         self.run(throwflag)
@@ -694,6 +865,18 @@ impl<'a> Call<'a> {
     /// Raises the exception that is set (by PyErr_SetString, say) as if the frame's
     /// first instruction had, or the one that a generator is to be resumed at. If
     /// none is set, that is a `SystemError`.
+    ///
+    /// ```
+    /// # include!(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/embedding/doc_test.rs"));
+    /// # fn main() {
+    /// # let answer = calls_of_f("def f(x):\n    return x\ntry:\n    answer = f(1)\nexcept ValueError as error:\n    answer = error", |call| {
+    /// // SAFETY: this thread is attached, and the exception a static one.
+    /// unsafe { pyo3_ffi::PyErr_SetString(pyo3_ffi::PyExc_ValueError, c"not now".as_ptr()) };
+    /// call.fail()
+    /// # });
+    /// # assert_eq!(answer, "not now");
+    /// # }
+    /// ```
     pub fn fail(self) -> Returned<'a> {
         // SAFETY: the thread is attached; the answer is borrowed.
         if unsafe { ffi::PyErr_Occurred() }.is_null() {
@@ -705,6 +888,19 @@ impl<'a> Call<'a> {
     /// The same, if nothing of the frame has run: then something else may be done with
     /// it. Otherwise, for a generator that is resumed or a frame that cannot be read,
     /// the call is handed back.
+    ///
+    /// ```
+    /// # include!(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/embedding/doc_test.rs"));
+    /// # fn main() {
+    /// # let answer = calls_of_f("def f(x):\n    return x\nanswer = f(1)", |call| {
+    /// match call.unstarted() {
+    ///     Ok(call) => call.proceed(),  // or something else instead
+    ///     Err(call) => call.proceed(), // a generator that goes on, say
+    /// }
+    /// # });
+    /// # assert_eq!(answer, "1");
+    /// # }
+    /// ```
     ///
     /// # Errors
     /// The call.
@@ -733,6 +929,20 @@ impl<'a> Call<'a> {
 
 /// A call of a hook whose frame has not started: a function that is being called, or
 /// a module or class body.
+///
+/// ```
+/// # include!(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/embedding/doc_test.rs"));
+/// # fn main() {
+/// # let answer = calls_of_f("def f(x):\n    return x\nanswer = f(1)", |call| {
+/// let call = match call.unstarted() {
+///     Ok(call) => call,
+///     Err(call) => return call.proceed(),
+/// };
+/// call.proceed()
+/// # });
+/// # assert_eq!(answer, "1");
+/// # }
+/// ```
 #[derive(Debug)]
 pub struct Unstarted<'a>(Call<'a>);
 
@@ -746,16 +956,64 @@ impl<'a> std::ops::Deref for Unstarted<'a> {
 
 impl<'a> Unstarted<'a> {
     /// As [`Call::proceed`].
+    ///
+    /// ```
+    /// # include!(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/embedding/doc_test.rs"));
+    /// # fn main() {
+    /// # let answer = calls_of_f("def f(x):\n    return x\nanswer = f(1)", |call| {
+    /// # let call = match call.unstarted() {
+    /// #     Ok(call) => call,
+    /// #     Err(call) => return call.proceed(),
+    /// # };
+    /// call.proceed()
+    /// # });
+    /// # assert_eq!(answer, "1");
+    /// # }
+    /// ```
     pub fn proceed(self) -> Returned<'a> {
         self.0.proceed()
     }
 
     /// As [`Call::fail`].
+    ///
+    /// ```
+    /// # include!(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/embedding/doc_test.rs"));
+    /// # fn main() {
+    /// # let answer = calls_of_f("def f(x):\n    return x\ntry:\n    answer = f(1)\nexcept ValueError as error:\n    answer = error", |call| {
+    /// # let call = match call.unstarted() {
+    /// #     Ok(call) => call,
+    /// #     Err(call) => return call.proceed(),
+    /// # };
+    /// // SAFETY: this thread is attached, and the exception a static one.
+    /// unsafe { pyo3_ffi::PyErr_SetString(pyo3_ffi::PyExc_ValueError, c"not now".as_ptr()) };
+    /// call.fail()
+    /// # });
+    /// # assert_eq!(answer, "not now");
+    /// # }
+    /// ```
     pub fn fail(self) -> Returned<'a> {
         self.0.fail()
     }
 
     /// Returns `value` from the call, and does not run the frame.
+    ///
+    /// ```
+    /// # include!(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/embedding/doc_test.rs"));
+    /// # fn main() {
+    /// # let answer = calls_of_f("def f(x):\n    raise ValueError\nanswer = f(1)", |call| {
+    /// # let call = match call.unstarted() {
+    /// #     Ok(call) => call,
+    /// #     Err(call) => return call.proceed(),
+    /// # };
+    /// // Of f(1), which is to answer 1, whatever it would do.
+    /// let Ok(Some(value)) = call.frame().and_then(|frame| frame.get_local(0)) else {
+    ///     return call.proceed();
+    /// };
+    /// call.answer(value)
+    /// # });
+    /// # assert_eq!(answer, "1");
+    /// # }
+    /// ```
     pub fn answer(self, value: Object) -> Returned<'a> {
         // SAFETY: the interpreter has passed it to our hook, which returns now.
         let consumed = self.act(|frame| unsafe { frame.consume() });
@@ -764,6 +1022,26 @@ impl<'a> Unstarted<'a> {
 
     /// Runs a code object, or calls a callable, in place of the frame, as
     /// [`Frame::evaluate_in_place`] does; errors are raised.
+    ///
+    /// ```
+    /// # include!(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/embedding/doc_test.rs"));
+    /// # fn main() {
+    /// # let answer = calls_of_f("def f(x):\n    return x\nanswer = f(1)", |call| {
+    /// # let call = match call.unstarted() {
+    /// #     Ok(call) => call,
+    /// #     Err(call) => return call.proceed(),
+    /// # };
+    /// // Its own code once more: what a compiler would have made of it.
+    /// let Ok(code) = call.frame().and_then(|frame| frame.code()) else {
+    ///     return call.proceed();
+    /// };
+    /// # thread_local!(static ONCE: std::cell::Cell<bool> = const { std::cell::Cell::new(false) });
+    /// # if ONCE.replace(true) { return call.proceed(); }
+    /// call.evaluate_in_place(&code)
+    /// # });
+    /// # assert_eq!(answer, "1");
+    /// # }
+    /// ```
     pub fn evaluate_in_place(self, replacement: &Object) -> Returned<'a> {
         let run = self.instead_of(replacement);
         Returned(run.and_then(Run::run), self.0.exactly)

@@ -142,7 +142,6 @@
 mod arguments;
 mod canary;
 mod capi;
-mod capi_question;
 mod error;
 mod evaluate;
 mod evaluation;

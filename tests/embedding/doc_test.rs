@@ -33,3 +33,36 @@ fn each_frame_of_f(
     assert!(seen.get() > 0, "no frame of f");
     Ok(())
 }
+
+/// Runs `source` as a module, under a hook that hands the calls of its function `f` to
+/// `closure`. The text of the module's `answer`.
+#[allow(dead_code, reason = "most examples need no hook")]
+fn calls_of_f<F>(source: &str, closure: F) -> String
+where
+    F: for<'a> Fn(localsplus::hook::Call<'a>) -> localsplus::hook::Returned<'a>
+        + Send
+        + Sync
+        + 'static,
+{
+    embedding::start();
+    let hook = localsplus::hook::Hook::new(move |call: localsplus::hook::Call<'_>| {
+        let code = call.frame().and_then(|frame| frame.code());
+        let name = code.map(|code| embedding::attribute(&code, c"co_name"));
+        if name.is_ok_and(|name| embedding::text(&name) == "f") {
+            return closure(call);
+        }
+        call.proceed()
+    });
+    // SAFETY: this thread holds the GIL.
+    unsafe { hook.install() }.expect("a hook");
+    let globals = embedding::execute(source);
+    // SAFETY: as above.
+    unsafe { hook.remove() }.expect("no hook");
+    // SAFETY: a dict and a C string; the answer is borrowed.
+    let answer = unsafe {
+        pyo3_ffi::PyDict_GetItemString(globals.as_ptr(), c"answer".as_ptr())
+    };
+    // SAFETY: the dict keeps it alive while we take a reference.
+    let answer = unsafe { localsplus::Object::from_borrowed_ptr(answer) };
+    embedding::text(&answer.expect("an answer"))
+}

@@ -6,7 +6,7 @@ use std::ptr::{NonNull, null_mut};
 
 use pyo3_ffi::{Py_ssize_t, PyObject};
 
-use crate::capi::answer;
+use super::answer;
 use crate::error::Error;
 use crate::frame::Frame;
 use crate::object::Object;
