@@ -11,6 +11,7 @@ mod questions;
 
 use std::cell::{Cell, RefCell};
 use std::ffi::{CStr, c_char, c_int, c_void};
+use std::hint::black_box;
 use std::ptr::{NonNull, null, null_mut};
 use std::sync::atomic::{AtomicPtr, Ordering};
 
@@ -36,7 +37,8 @@ const SOURCE: &CStr =
 /// The names of the canary's slots, by index.
 const NAMES: [&str; 4] = ["plain", "boxed", "late", "free"];
 
-// Where these run Python code, the interpreter may end the thread.
+// Where these run Python code, the interpreter may end the thread. (What pyo3-ffi
+// declares as functions that do not unwind goes through `black_box`.)
 type CompileString =
     unsafe extern "C-unwind" fn(*const c_char, *const c_char, c_int) -> *mut PyObject;
 type EvalCode =
@@ -428,7 +430,7 @@ impl<'a> Canary<'a> {
         *self.globals.borrow_mut() = Some(globals.clone());
         *self.builtins.borrow_mut() = Some(builtins);
         *self.namespace.borrow_mut() = Some(namespace.clone());
-        let eval_code = ffi::PyEval_EvalCode as *const ();
+        let eval_code = black_box(ffi::PyEval_EvalCode as *const ());
         // SAFETY: that function, which may unwind.
         let eval_code = unsafe { std::mem::transmute::<*const (), EvalCode>(eval_code) };
         let evaluate = |locals: &Object| {
@@ -472,7 +474,7 @@ impl<'a> Canary<'a> {
         if let Some(questions) = self.subject.questions() {
             self.check(Moment::Created, self.frame_of_generator(questions));
         }
-        let next = ffi::PyIter_Next as *const ();
+        let next = black_box(ffi::PyIter_Next as *const ());
         // SAFETY: that function, which may unwind.
         let next = unsafe { std::mem::transmute::<*const (), Next>(next) };
         // SAFETY: `generator` is an iterator.
@@ -609,7 +611,7 @@ pub fn call(function: &Object, arguments: &[&Object]) -> Option<Object> {
         // SAFETY: a new tuple of that length; it takes the reference over.
         unsafe { ffi::PyTuple_SetItem(tuple.as_ptr(), position as isize, argument) };
     }
-    let call_object = ffi::PyObject_CallObject as *const ();
+    let call_object = black_box(ffi::PyObject_CallObject as *const ());
     // SAFETY: that function, which may unwind.
     let call_object = unsafe { std::mem::transmute::<*const (), CallObject>(call_object) };
     // SAFETY: a callable and a tuple, both alive.

@@ -284,9 +284,12 @@ static EXPORTS: Exports = Exports {
     dealloc: AtomicPtr::new(null_mut()),
 };
 
-// Where these run finalisers, the interpreter may end the thread.
+// Where these run finalisers, the interpreter may end the thread. pyo3-ffi declares
+// Py_DecRef as one that does not unwind, which is all that the compiler then believes.
 type Dealloc = unsafe extern "C-unwind" fn(*mut PyObject);
-type DecRef = unsafe extern "C-unwind" fn(*mut PyObject);
+unsafe extern "C-unwind" {
+    fn _Py_DecRef(object: *mut PyObject);
+}
 
 /// `_Py_Dealloc`.
 ///
@@ -302,17 +305,14 @@ unsafe fn deallocate(object: NonNull<PyObject>) {
     may_end_thread(|| unsafe { dealloc(object.as_ptr()) });
 }
 
-/// `Py_DecRef`.
+/// `Py_DECREF` of the running interpreter.
 ///
 /// # Safety
 /// As [`drop_reference`].
 #[inline]
 unsafe fn dec_ref(object: NonNull<PyObject>) {
-    let dec_ref = ffi::Py_DecRef as *const ();
-    // SAFETY: that function, which may unwind.
-    let dec_ref = unsafe { std::mem::transmute::<*const (), DecRef>(dec_ref) };
     // SAFETY: passed on to the caller.
-    may_end_thread(|| unsafe { dec_ref(object.as_ptr()) });
+    may_end_thread(|| unsafe { _Py_DecRef(object.as_ptr()) });
 }
 
 type CellGet = unsafe extern "C" fn(*mut PyObject) -> *mut PyObject;
