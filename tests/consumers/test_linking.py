@@ -258,7 +258,8 @@ class Shared(unittest.TestCase):
     def test_undefined_python_symbols_are_in_every_interpreter(self):
         wanted = {s.name for s in symbols(shared_library(), dynamic=True) if not s.defined and re.match(r"_?Py", s.name)}
         self.assertGreater(len(wanted), 20)
-        self.assertEqual([name for name in wanted if name.startswith("_Py")], [])
+        # One that is in the stable ABI: see runtime.rs for why not Py_DecRef.
+        self.assertEqual([name for name in wanted if name.startswith("_Py")], ["_Py_DecRef"])
         script = "import ctypes, sys; print([n for n in sys.argv[1:] if not hasattr(ctypes.pythonapi, n)])"
         for name, python in interpreters().items():
             self.assertEqual(python.python("-c", script, *wanted), "[]\n", name)
