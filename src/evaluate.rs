@@ -447,11 +447,12 @@ unsafe fn prepare(
     })))
 }
 
-/// The names of a function, if they are not those of the code.
+/// The names of a function, if they are not those that `PyEval_EvalCodeEx` gives to what
+/// it makes: the code's `co_name`, for both.
 fn other_names(function: &Object, code: &Object) -> Result<Option<[Object; 2]>, Failure> {
     let names = [get(function, c"__name__")?, get(function, c"__qualname__")?];
-    let same = is_same_text(&names[0], &get(code, c"co_name")?)
-        && is_same_text(&names[1], &get(code, c"co_qualname")?);
+    let given = get(code, c"co_name")?;
+    let same = names.iter().all(|name| is_same_text(name, &given));
     Ok((!same).then_some(names))
 }
 

@@ -65,7 +65,8 @@ class CPythonSuite(unittest.TestCase):
         passed_on = self.run_module(module, "pass:" + support.toolchain.build_dir)
         for without, passed in zip(wanted, passed_on):
             for deep in TOO_DEEP:
-                if deep[0] == module:
+                # (Without _testcapi it is skipped.)
+                if deep[0] == module and without["outcomes"][deep[1]] != ["skipped"]:
                     self.assertRegex("".join(passed["outcomes"][deep[1]]), "RecursionError")
                     without["outcomes"][deep[1]] = passed["outcomes"][deep[1]]
             self.compare_round(module, "passed on", without["outcomes"], passed["outcomes"])
@@ -78,7 +79,9 @@ class CPythonSuite(unittest.TestCase):
                 self.assertLess(copied - without, most, f"{language}: more {what} from round to round")
 
     def compare_round(self, module, language, without, copied):
-        self.assertEqual(set(without), set(copied), language)
+        # From 3.15 on, a doctest's failing examples have entries of their own, too.
+        told = tuple(test + " [" for of, test in TOLD_APART if of == module and language != "passed on")
+        self.assertEqual(set(without), {test for test in copied if not test.startswith(told)}, language)
         for test in without:
             ours, theirs = ([outcome.split(":")[0] for outcome in all[test]] for all in (copied, without))
             if (module, test) in TOLD_APART and language != "passed on":
