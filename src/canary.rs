@@ -20,6 +20,7 @@ use pyo3_ffi::PyObject;
 
 use crate::error::{Error, Mismatch};
 use crate::evaluation::{EvalFrame, Evaluation, Installed, Untraced};
+use crate::exported::Exported;
 use crate::object::Object;
 use crate::official::Official;
 use crate::question::Questions;
@@ -88,8 +89,8 @@ impl Moment {
 /// What is to be proved.
 #[derive(Clone, Copy)]
 pub enum Subject<'a> {
-    /// The functions of a layout.
-    Layout(&'static Functions),
+    /// The functions of a layout, and what the interpreter itself says of frames.
+    Layout(&'static Functions, &'a Exported),
     /// The official functions.
     Official(&'a Official),
 }
@@ -98,7 +99,7 @@ impl Subject<'_> {
     /// What a layout answers besides.
     fn questions(&self) -> Option<&'static Questions> {
         match self {
-            Self::Layout(functions) => functions.questions,
+            Self::Layout(functions, _) => functions.questions,
             Self::Official(_) => None,
         }
     }
@@ -107,7 +108,7 @@ impl Subject<'_> {
         match self {
             // SAFETY: `frame` is what the interpreter has handed to `hook`, and
             // the thread is attached.
-            Self::Layout(functions) => unsafe { (functions.code)(frame) }.ok(),
+            Self::Layout(functions, _) => unsafe { (functions.code)(frame) }.ok(),
             // SAFETY: as above.
             Self::Official(official) => unsafe { official.code(frame) }.ok(),
         }
@@ -590,6 +591,7 @@ impl<'a> Canary<'a> {
         let is_canary = matches!(moment, Moment::Entry | Moment::Started);
         if is_canary {
             asked.shape()?;
+            asked.exported()?;
         }
         for &(index, expected) in known {
             asked.value(index, expected)?;
@@ -651,7 +653,7 @@ impl Asked<'_> {
     /// Names, and what the layout says besides.
     fn shape(&self) -> Result<(), Failure> {
         let names = match self.subject {
-            Subject::Layout(functions) => {
+            Subject::Layout(functions, _) => {
                 // SAFETY: the frame is alive, and this thread is running it.
                 let count = unsafe { (functions.count)(self.frame) };
                 if count != Ok(NAMES.len()) {
@@ -686,6 +688,47 @@ impl Asked<'_> {
             return Ok(());
         }
         mismatch("names", format!("{NAMES:?}"), format!("{found:?}"))
+    }
+
+    /// What the interpreter itself says of the frame is what the layout says.
+    fn exported(&self) -> Result<(), Failure> {
+        let Subject::Layout(functions, exported) = self.subject else {
+            return Ok(());
+        };
+        // SAFETY: the frame is alive, and this thread is running it.
+        let code = unsafe { (functions.code)(self.frame) };
+        let code = code.map_or(null_mut(), NonNull::as_ptr);
+        if let Some(get_code) = exported.code {
+            // SAFETY: as above.
+            let found = unsafe { get_code(self.frame) };
+            if found != code {
+                let field = "PyUnstable_InterpreterFrame_GetCode";
+                return mismatch(field, format!("{code:?}"), format!("{found:?}"));
+            }
+            // SAFETY: GetCode gives a reference away.
+            drop(unsafe { Object::from_owned_ptr(found) });
+        }
+        // SAFETY: as above.
+        let lasti = unsafe { (functions.lasti)(self.frame) };
+        let lasti = lasti.map_or(c_int::MIN, |lasti| lasti as c_int);
+        // SAFETY: the frame's code object, which it keeps alive.
+        let line = unsafe { (exported.line_of_code)(code, lasti) };
+        let answers = [
+            (
+                "PyUnstable_InterpreterFrame_GetLasti",
+                exported.lasti,
+                lasti,
+            ),
+            ("PyUnstable_InterpreterFrame_GetLine", exported.line, line),
+        ];
+        for (field, ask, expected) in answers {
+            // SAFETY: as above.
+            let found = ask.map(|ask| unsafe { ask(self.frame) });
+            if found.is_some_and(|found| found != expected) {
+                return mismatch(field, expected.to_string(), format!("{found:?}"));
+            }
+        }
+        Ok(())
     }
 
     /// Slot `index` has the value `expected`, as a new reference.
@@ -733,7 +776,7 @@ impl Asked<'_> {
         // `result` is.
         let mut result = std::ptr::without_provenance_mut(SENTINEL);
         let answer = match self.subject {
-            Subject::Layout(functions) => {
+            Subject::Layout(functions, _) => {
                 result = null_mut();
                 // SAFETY: the canary's frame is alive, and this thread is running
                 // it or holds its generator.

@@ -10,12 +10,16 @@ use pyo3_ffi::PyObject;
 use crate::object::Object;
 use crate::runtime::Symbols;
 
+/// `PyUnstable_InterpreterFrame_GetCode`: a new reference, for a shim frame to no code.
+pub type CodeOfFrame = unsafe extern "C" fn(frame: usize) -> *mut PyObject;
 type OfFrame = unsafe extern "C" fn(usize) -> c_int;
 type LineOfCode = unsafe extern "C" fn(*mut PyObject, c_int) -> c_int;
 
 /// Found once, with the provider.
 #[derive(Debug, Clone, Copy)]
 pub struct Exported {
+    /// `PyUnstable_InterpreterFrame_GetCode`, since 3.12.
+    pub code: Option<CodeOfFrame>,
     /// `PyUnstable_InterpreterFrame_GetLasti`, since 3.12.
     pub lasti: Option<OfFrame>,
     /// `PyUnstable_InterpreterFrame_GetLine`, since 3.12.
@@ -37,9 +41,14 @@ impl Exported {
                 unsafe { std::mem::transmute::<*mut c_void, OfFrame>(address.as_ptr()) }
             })
         };
+        let code = symbols.find(c"PyUnstable_InterpreterFrame_GetCode");
         let line_of_code = find(c"PyCode_Addr2Line")?.as_ptr();
         let object = |name| find(name).map(|address| address.as_ptr() as usize);
         Ok(Self {
+            code: code.map(|address| {
+                // SAFETY: that name has had this signature since 3.12.
+                unsafe { std::mem::transmute::<*mut c_void, CodeOfFrame>(address.as_ptr()) }
+            }),
             lasti: of_frame(c"PyUnstable_InterpreterFrame_GetLasti"),
             line: of_frame(c"PyUnstable_InterpreterFrame_GetLine"),
             // SAFETY: the signature of that name, in every version.

@@ -202,11 +202,15 @@ impl<'a> Frame<'a> {
     /// # Errors
     /// [`Error::NotPythonCode`] if it has lost it since [`from_ptr`](Self::from_ptr).
     pub fn code(&self) -> Result<Object, Error> {
-        // SAFETY: `from_ptr` was promised a live frame and an attached thread.
-        let code = unsafe { (self.reader.functions.code)(self.address()) };
-        let code = code.map_err(|fault| self.error(fault, Question::Code))?;
-        // SAFETY: the frame keeps its code object alive while we take a reference.
-        unsafe { Object::from_borrowed_ptr(code.as_ptr()) }.ok_or(Error::NotPythonCode)
+        let code = self.check_code()?;
+        let Some(get_code) = self.reader.exported.code else {
+            // SAFETY: the frame keeps its code object alive while we take a reference.
+            return unsafe { Object::from_borrowed_ptr(code.as_ptr()) }.ok_or(Error::NotPythonCode);
+        };
+        // SAFETY: a live frame that runs a code object.
+        let code = unsafe { get_code(self.address()) };
+        // SAFETY: GetCode gives a reference away.
+        unsafe { Object::from_owned_ptr(code) }.ok_or(Error::NotPythonCode)
     }
 
     /// The number of slots (`co_nlocalsplus`). Also answers for a finished

@@ -271,7 +271,7 @@ impl<'a> Frame<'a> {
     }
 
     /// The code object, borrowed from the frame.
-    fn check_code(&self) -> Result<NonNull<PyObject>, Error> {
+    pub(crate) fn check_code(&self) -> Result<NonNull<PyObject>, Error> {
         // SAFETY: `from_ptr` was promised a live frame and an attached thread.
         let code = unsafe { (self.reader.functions.code)(self.address()) };
         code.map_err(|fault| self.error(fault, Question::Code))

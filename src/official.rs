@@ -9,6 +9,7 @@ use std::sync::OnceLock;
 use pyo3_ffi as ffi;
 use pyo3_ffi::PyObject;
 
+use crate::exported::CodeOfFrame;
 use crate::object::Object;
 use crate::read::{CO_OPTIMIZED, Fault, Functions, Interpreter, Packed};
 use crate::runtime::{PendingException, Running, Symbols, attribute};
@@ -17,7 +18,6 @@ use crate::runtime::{PendingException, Running, Symbols, attribute};
 pub const SYMBOL: &CStr = c"PyUnstable_InterpreterFrame_GetLocal";
 
 type GetLocal = unsafe extern "C" fn(usize, isize, *mut *mut PyObject) -> c_int;
-type GetCode = unsafe extern "C" fn(usize) -> *mut PyObject;
 type GetLocalPlusNames = unsafe extern "C" fn(*mut PyObject) -> *mut PyObject;
 
 /// The official functions that this interpreter exports.
@@ -37,7 +37,7 @@ pub struct Official {
 enum Code {
     Layout(&'static Functions),
     /// `PyUnstable_InterpreterFrame_GetCode`, since 3.12.
-    Official(GetCode),
+    Official(CodeOfFrame),
 }
 
 static ADOPTED: OnceLock<Official> = OnceLock::new();
@@ -88,6 +88,7 @@ impl Official {
     /// the proved layout of this interpreter, if there is one.
     pub fn find(
         symbols: &Symbols,
+        get_code: Option<CodeOfFrame>,
         layout: Option<&'static Functions>,
     ) -> Result<Option<Self>, &'static str> {
         let Some(address) = symbols.find(SYMBOL) else {
@@ -97,15 +98,9 @@ impl Official {
         // SAFETY: an address of a function is one whatever its signature. What
         // it does with these arguments is tried on a canary frame first.
         let get_local = unsafe { std::mem::transmute::<*mut c_void, GetLocal>(address.as_ptr()) };
-        let get_code = symbols.find(c"PyUnstable_InterpreterFrame_GetCode");
         let code = match (layout, get_code) {
             (Some(layout), _) => Code::Layout(layout),
-            (None, Some(address)) => {
-                // SAFETY: that name has had this signature since 3.12.
-                Code::Official(unsafe {
-                    std::mem::transmute::<*mut c_void, GetCode>(address.as_ptr())
-                })
-            }
+            (None, Some(get_code)) => Code::Official(get_code),
             (None, None) => {
                 return Err("there is neither PyUnstable_InterpreterFrame_GetCode nor a layout");
             }

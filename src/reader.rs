@@ -276,13 +276,17 @@ pub fn choose(
     let exported = Exported::find(symbols).map_err(missing)?;
     // Proved even where the official function is used: it answers the questions
     // that the official API does not.
-    let layout = match layout(runtime, symbols) {
+    let layout = match layout(runtime, &exported, symbols) {
         Err(Unusable::Interrupted(error)) => return Err(error),
         layout => layout.map_err(Unusable::reason),
     };
     let official = match forced {
         Some(Forced::Layout) => Err(None),
-        _ => match official(layout.as_ref().ok().map(|layout| layout.functions), symbols) {
+        _ => match official(
+            layout.as_ref().ok().map(|layout| layout.functions),
+            &exported,
+            symbols,
+        ) {
             Err(Unusable::Interrupted(error)) => return Err(error),
             Err(Unusable::Absent) => Err(None),
             official => official.map_err(|unusable| Some(unusable.reason())),
@@ -388,7 +392,7 @@ pub fn entry(runtime: &Runtime) -> Option<&'static Entry> {
 }
 
 /// The layout of exactly this interpreter, proved.
-fn layout(runtime: &Runtime, symbols: &Symbols) -> Result<Proved, Unusable> {
+fn layout(runtime: &Runtime, exported: &Exported, symbols: &Symbols) -> Result<Proved, Unusable> {
     let entry = entry(runtime).ok_or(Unusable::Absent)?;
     if runtime.stackref_debug {
         return Err(Unusable::Other(
@@ -412,7 +416,7 @@ fn layout(runtime: &Runtime, symbols: &Symbols) -> Result<Proved, Unusable> {
         true => &entry.ref_debug_functions,
         false => &entry.functions,
     };
-    match canary::prove(Subject::Layout(functions), symbols) {
+    match canary::prove(Subject::Layout(functions, exported), symbols) {
         Ok(()) => {
             if !runtime.debug {
                 runtime::count_in_place(&entry.row);
@@ -427,9 +431,13 @@ fn layout(runtime: &Runtime, symbols: &Symbols) -> Result<Proved, Unusable> {
 }
 
 /// The official functions, proved.
-fn official(layout: Option<&'static Functions>, symbols: &Symbols) -> Result<Official, Unusable> {
+fn official(
+    layout: Option<&'static Functions>,
+    exported: &Exported,
+    symbols: &Symbols,
+) -> Result<Official, Unusable> {
     let subject = official::SYMBOL.to_string_lossy();
-    let official = Official::find(symbols, layout)
+    let official = Official::find(symbols, exported.code, layout)
         .map_err(|reason| Unusable::Other(format!("{subject} is not usable: {reason}")))?
         .ok_or(Unusable::Absent)?;
     match canary::prove(Subject::Official(&official), symbols) {

@@ -204,6 +204,10 @@ def faults(names):
     # Functions of another meaning or signature.
     for lie in ("null", "same", "number", "borrowed", "leaked"):
         yield f"lie PyCell_Get {lie}"
+    for lie in ("null", "same", "number"):
+        yield f"lie PyUnstable_InterpreterFrame_GetCode {lie}"
+    for name in ("GetLasti", "GetLine"):
+        yield f"lie PyUnstable_InterpreterFrame_{name} number"
     for name in ("_PyInterpreterState_SetEvalFrameFunc", "Py_CompileString"):
         yield f"lie {name} null"
 
