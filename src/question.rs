@@ -259,7 +259,7 @@ impl<L: Layout, I: Interpreter> PythonFrame<L, I> {
     }
 
     /// Whether the calling thread is running this frame. The last resort: it takes
-    /// the longer the deeper the stack is.
+    /// the longer the more frames are linked above those of the thread's own stack.
     #[cold]
     fn is_linked(&self) -> bool {
         // SAFETY: the calling thread is attached.
@@ -267,10 +267,23 @@ impl<L: Layout, I: Interpreter> PythonFrame<L, I> {
         // SAFETY: its own thread state.
         let mut linked = unsafe { innermost::<L>(thread) };
         while linked != 0 && linked != self.frame {
+            // SAFETY: what the thread runs is alive.
+            if unsafe { Self::new(linked) }.is_ok_and(|below| below.is_directly_below(self)) {
+                // What is linked of the thread's stack is so in the order of that stack:
+                // this frame would have come before.
+                return false;
+            }
             // SAFETY: what the thread runs is alive, and all frames have this field.
             linked = unsafe { field(linked, L::ROW.frame.previous) };
         }
         linked != 0
+    }
+
+    /// Whether `other`, of the thread's own stack, was put there next after this one.
+    fn is_directly_below(&self, other: &Self) -> bool {
+        let stack_size = self.code_int(L::ROW.code.co_stacksize).max(0) as usize;
+        let end = self.frame + L::ROW.frame.localsplus + 8 * (self.count() + stack_size);
+        self.owner() == OWNED_BY_THREAD && end == other.frame
     }
 
     fn state(&self) -> State {

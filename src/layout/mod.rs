@@ -270,6 +270,8 @@ pub struct CodeLayout {
     pub co_posonlyargcount: usize,
     /// `co_kwonlyargcount`.
     pub co_kwonlyargcount: usize,
+    /// `co_stacksize`.
+    pub co_stacksize: usize,
     /// `co_nlocalsplus`.
     pub co_nlocalsplus: usize,
     /// `co_nfreevars`.
@@ -358,6 +360,7 @@ macro_rules! code_layout {
             co_argcount: offset_of!($code, co_argcount),
             co_posonlyargcount: offset_of!($code, co_posonlyargcount),
             co_kwonlyargcount: offset_of!($code, co_kwonlyargcount),
+            co_stacksize: offset_of!($code, co_stacksize),
             co_nlocalsplus: offset_of!($code, co_nlocalsplus),
             co_nfreevars: offset_of!($code, co_nfreevars),
             co_localsplusnames: offset_of!($code, co_localsplusnames),

@@ -57,6 +57,7 @@ pub fn named_values(row: &Row) -> Vec<NamedValue> {
         "code.co_argcount" = code.co_argcount,
         "code.co_posonlyargcount" = code.co_posonlyargcount,
         "code.co_kwonlyargcount" = code.co_kwonlyargcount,
+        "code.co_stacksize" = code.co_stacksize,
         "code.co_nlocalsplus" = code.co_nlocalsplus,
         "code.co_nfreevars" = code.co_nfreevars,
         "code.co_localsplusnames" = code.co_localsplusnames,

@@ -8,6 +8,7 @@ import os
 import sys
 import sysconfig
 import threading
+import time
 import types
 import unittest
 import weakref
@@ -112,6 +113,29 @@ class Consume(unittest.TestCase):
         with replaced((fn, ("value",))):
             for _ in range(200):
                 self.assertEqual(deep(50), "value")
+
+    def test_takes_as_long_at_any_depth(self):
+        """Where only the links between frames tell that one has not started, not all are followed."""
+
+        def fn():
+            raise AssertionError("it ran")
+
+        def generator():
+            yield duration()
+
+        def duration():
+            start = time.perf_counter()
+            for _ in range(300):
+                fn()
+            return time.perf_counter() - start
+
+        def below(n, function):
+            return below(n - 1, function) if n else function()
+
+        with replaced((fn, ("value",))):
+            for function in (duration, lambda: next(generator())):
+                shallow, deep = (min(below(n, function) for _ in range(9)) for n in (5, 800))
+                self.assertLess(deep / shallow, 4)
 
     def test_at_the_recursion_limit(self):
         """The frame is gone, and nothing else happens, though unwinding it takes a level."""
