@@ -135,6 +135,7 @@ print_code(void)
     OFFSET("code.co_argcount", PyCodeObject, co_argcount);
     OFFSET("code.co_posonlyargcount", PyCodeObject, co_posonlyargcount);
     OFFSET("code.co_kwonlyargcount", PyCodeObject, co_kwonlyargcount);
+    OFFSET("code.co_stacksize", PyCodeObject, co_stacksize);
     OFFSET("code.co_nlocalsplus", PyCodeObject, co_nlocalsplus);
     OFFSET("code.co_nfreevars", PyCodeObject, co_nfreevars);
     OFFSET("code.co_localsplusnames", PyCodeObject, co_localsplusnames);
