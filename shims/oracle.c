@@ -615,3 +615,12 @@ oracle_set_generator_finished(_PyInterpreterFrame *frame, int finished)
 {
     generator_of(frame)->gi_frame_state = finished ? FRAME_CLEARED : FRAME_CREATED;
 }
+
+void
+oracle_suppress_immortalization(void)
+{
+#if defined(Py_GIL_DISABLED) && PY_VERSION_HEX < 0x030E0000
+    /* As compile() does while it compiles. */
+    _Py_atomic_add_int(&PyInterpreterState_Get()->gc.immortalize, -2);
+#endif
+}

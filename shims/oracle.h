@@ -88,6 +88,10 @@ struct _PyInterpreterFrame *oracle_running_frame(void);
 struct _PyInterpreterFrame *oracle_frame_of_frame_object(PyObject *frame_object);
 struct _PyInterpreterFrame *oracle_frame_of_generator(PyObject *generator);
 
+/* Free-threaded 3.13 never frees a code object, function or class that is made once
+ * there has been a second thread. Called before that, this interpreter does. */
+void oracle_suppress_immortalization(void);
+
 /* Hand-made frames: memory in the interpreter's own format that no interpreter
  * ever ran. Everything not set is poison, on which a reader that follows it
  * crashes. References are borrowed. NULL with MemoryError. */

@@ -273,6 +273,13 @@ oracle_module_free_frame(PyObject *Py_UNUSED(module), PyObject *arg)
     Py_RETURN_NONE;
 }
 
+static PyObject *
+oracle_module_suppress_immortalization(PyObject *Py_UNUSED(module), PyObject *Py_UNUSED(ignored))
+{
+    oracle_suppress_immortalization();
+    Py_RETURN_NONE;
+}
+
 /* ---- the module --------------------------------------------------------- */
 
 static PyMethodDef oracle_methods[] = {
@@ -299,6 +306,7 @@ static PyMethodDef oracle_methods[] = {
     {"new_frame", oracle_module_new_frame, METH_VARARGS, NULL},
     {"fill_frame", oracle_module_fill_frame, METH_VARARGS, NULL},
     {"free_frame", oracle_module_free_frame, METH_O, NULL},
+    {"suppress_immortalization", oracle_module_suppress_immortalization, METH_NOARGS, NULL},
     {NULL, NULL, 0, NULL},
 };
 

@@ -14,6 +14,8 @@ import sys
 import types
 import unittest
 
+import _oracle
+
 
 def copying(choice):
     """A context manager in which every function is replaced."""
@@ -88,6 +90,8 @@ def total_references():
 
 def main():
     name, rounds, choice = sys.argv[1:]
+    # Copies of code are code objects, which some builds would never free.
+    _oracle.suppress_immortalization()
     import test.support
 
     test.support.use_resources = []

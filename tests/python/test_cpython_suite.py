@@ -6,9 +6,7 @@ import importlib.util
 import json
 import os
 import re
-import subprocess
 import sys
-import sysconfig
 import threading
 import unittest
 
@@ -30,10 +28,7 @@ TOLD_APART = {("test_generators", "test.test_generators.__test__.syntax")}
 # Under any eval-frame function, 3.13 nests Python functions in C, where some builds allow less depth: RecursionError.
 TOO_DEEP = {("test_functools", "test.test_functools.TestLRUPy.test_lru_recursion")} if (3, 13) <= VERSION < (3, 14) else set()
 
-# Free-threaded 3.13 keeps thousands for a round of test_enum, and why is not known: see docs/RELIABILITY.md.
 KEPT = {"blocks": 500, "references": 1000}
-if sysconfig.get_config_var("Py_GIL_DISABLED"):
-    KEPT = {"blocks": 10_000, "references": 15_000}
 
 choices = {}
 
@@ -58,9 +53,9 @@ class CPythonSuite(unittest.TestCase):
     """CPython's own tests: the same results as without, and no more memory from round to round."""
 
     def run_module(self, module, choice):
-        command = [sys.executable, os.path.join(support.HERE, "cpython_suite.py"), module, str(ROUNDS), choice]
-        process = subprocess.run(command, capture_output=True, text=True, timeout=300)
-        self.assertEqual(process.returncode, 0, process.stderr[-4000:])
+        script = os.path.join(support.HERE, "cpython_suite.py")
+        process = support.python(script, module, str(ROUNDS), choice, timeout=300)
+        self.assertEqual(process.returncode, 0, process.stdout[-4000:])
         return json.loads(process.stdout.splitlines()[-1])
 
     def compare(self, module):
