@@ -310,6 +310,8 @@ class _Draft:
                 place = "give layout/object.rs a header for it"
             elif name.startswith(("owner.", "kind.", "flag.", "code_array.")) or name == "code.unit_size":
                 place = "src/read.rs takes the old value for granted"
+            elif name == "function.func_builtins":
+                place = "see FunctionLayout in layout/object.rs"
             if place is not None:
                 self.open.append(f"{name} is {now} (default, free-threaded), was {before}: {place}")
 
