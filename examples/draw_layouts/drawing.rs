@@ -171,13 +171,16 @@ fn offsets(svg: &mut String, end: u64) {
 
 fn draw(svg: &mut String, index: u64, column: &Column, end: u64) {
     let x = left(index);
-    for (line, title) in column.titles.chunks(3).enumerate() {
+    let lines = column.titles.chunks(3);
+    let last = lines.len() - 1;
+    for (line, title) in lines.enumerate() {
+        let goes_on = if line < last { "," } else { "" };
         text(
             svg,
             x + BOX_WIDTH / 2,
             TOP - 30 + 16 * line as u64,
             "middle",
-            &title.join(", "),
+            &(title.join(", ") + goes_on),
         );
     }
     let last = column
@@ -197,7 +200,8 @@ fn draw(svg: &mut String, index: u64, column: &Column, end: u64) {
             } else {
                 (within + width + 3, "start")
             };
-            text(svg, x + at, y + 21, anchor, field.name);
+            let name = format!("<tspan font-size=\"10\">{}</tspan>", field.name);
+            text(svg, x + at, y + 21, anchor, &name);
         } else {
             let middle = x + within + width / 2;
             text(svg, middle, y + 21, "middle", label(field.name));
