@@ -1,8 +1,8 @@
 //! The Rust API on a frame that has not started: 17 slots, of which 9 have a
 //! value, 2 are cell arguments and 2 free variables. For ratios between versions,
-//! APIs and peers see run.py, which times them side by side.
+//! APIs and peers see benches/run.py, which times them side by side.
 
-#[path = "../tests/embedding/mod.rs"]
+#[path = "../../../tests/embedding/mod.rs"]
 mod embedding;
 
 use std::hint::black_box;
