@@ -169,8 +169,9 @@ fn pyo3_ffi_range() {
     let range = only(&manifest, "\npyo3-ffi = \"", "\"");
     let first = only(range, ">=", ", <").to_owned();
     let beyond = numbers(range.split('<').nth(1).unwrap_or_default());
-    let readme = read("README.md");
-    let (said_first, said_last) = only(&readme, "any pyo3-ffi from ", "\n(")
+    let page = read("docs/RUST.md");
+    assert_eq!(only(&page, "\npyo3-ffi = \"", "\""), range);
+    let (said_first, said_last) = only(&page, "Any pyo3-ffi from ", " (")
         .split_once(" to ")
         .unwrap_or_default();
     assert_eq!(said_first, first);

@@ -11,6 +11,7 @@ from .outcome import Outcome
 
 # The modules of tests/consumers, and what they are called in the table.
 MODULES = {
+    "test_pages": "pages",
     "test_package": "package",
     "test_public_api": "public Rust API",
     "test_dependencies": "dependencies",

@@ -17,7 +17,6 @@ from workspace import (
     folder,
     interpreter,
     interpreters,
-    plain_interpreters,
     prefix,
     run,
     tool,
@@ -267,18 +266,6 @@ class Declarations(Compiling):
             self.assertIn(wanted.strip(), output)
             if options == ("-DLOCALSPLUS_STATIC",):
                 self.assertNotIn("declspec", output)
-
-
-class Readme(unittest.TestCase):
-    def test_c_example(self):
-        text = (REPOSITORY / "README.md").read_text(encoding="utf-8")
-        (block,) = re.findall(r"^```c\n(.*?)^```$", text, re.MULTILINE | re.DOTALL)
-        source = folder("readme") / "readme.c"
-        uses = "_PyFrameEvalFunction use(void);\n_PyFrameEvalFunction use(void) { return eval_frame; }\n"
-        source.write_text(f'#include "localsplus.h"\n{block}{uses}', encoding="utf-8")
-        for interpreter in plain_interpreters():
-            with self.subTest(interpreter.name):
-                run("gcc", "-Wall", "-Wextra", "-Werror", "-fsyntax-only", "-I", HEADERS, *interpreter.includes(), source)
 
 
 class Versions(unittest.TestCase):

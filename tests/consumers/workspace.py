@@ -1,5 +1,5 @@
 """What the consumer tests share: folders outside the repository, the sources as a user gets them, interpreters, tools,
-and the blocks of docs/CPP.md."""
+and the blocks of the pages."""
 
 import atexit
 import functools
@@ -99,16 +99,18 @@ def cargo_archive():
 
 
 def shell(script, cwd, **changes):
-    """Runs the lines of a block of docs/CPP.md."""
+    """Runs the lines of a block."""
     return run("sh", "-ec", script, cwd=cwd, **changes)
 
 
-def _blocks():
-    text = (REPOSITORY / "docs/CPP.md").read_text(encoding="utf-8")
+def blocks(page):
+    """The blocks of a page that have a name."""
+    text = (REPOSITORY / page).read_text(encoding="utf-8")
     return dict(re.findall(r"^<!-- name: ([^\n]+) -->\n```\w+\n(.*?)^```$", text, re.MULTILINE | re.DOTALL))
 
 
-BLOCKS = _blocks()
+BLOCKS = blocks("docs/CPP.md")
+RUST_BLOCKS = blocks("docs/RUST.md")
 
 
 class Interpreter:

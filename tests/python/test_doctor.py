@@ -4,6 +4,7 @@ interpreter after a few lines of Python that change it."""
 import json
 import os
 import platform
+import re
 import shlex
 import subprocess
 import sys
@@ -12,6 +13,7 @@ import unittest
 import _cases
 import run
 import support
+from consumers import REPOSITORY
 from support import DEBUG, VERSION
 from test_official import standin
 
@@ -201,3 +203,62 @@ class Doctored(unittest.TestCase):
         self.assertRegex(report["provider"], r"^layout .+ \(.+expected .+, found .+\)$")
         report, status = examine(python, env={"LOCALSPLUS_PROVIDER": "official"})
         self.assertEqual((report["verdict"], status), ("refused", 1), report)
+
+
+def page_blocks():
+    with open(os.path.join(REPOSITORY, "docs", "DOCTOR.md"), encoding="utf-8") as file:
+        text = file.read()
+    return dict(re.findall(r"^<!-- name: (\w+) -->\n```text\n(.*?)^```$", text, re.MULTILINE | re.DOTALL))
+
+
+def saying(name, *records):
+    """An interpreter that says this of itself, in the words of one that is not at hand."""
+    path = os.path.join(support.toolchain.build_dir, name)
+    with open(path, "w", encoding="utf-8") as file:
+        file.write("#!/bin/sh\ncat <<'END'\n")
+        file.writelines("\t".join(("localsplus-doctor", *record)) + "\n" for record in records)
+        file.write("END\n")
+    os.chmod(path, 0o755)
+    return path
+
+
+def masked(text):
+    """Without what differs from machine to machine."""
+    lines = [line for line in text.strip().split("\n")[1:] if not line.startswith("  executable ")]
+    return re.sub(r"3\.11\.\d+|, \w+-\w+$|(?<=localsplus )\d\.\d\.\d|, (?:beside the program|given)$", "", "\n".join(lines), flags=re.M)
+
+
+@unittest.skipIf(VERSION[:2] != (3, 11) or run.describe_build() != "release", "docs/DOCTOR.md shows 3.11, release")
+class Page(unittest.TestCase):
+    """docs/DOCTOR.md shows what is printed."""
+
+    SELF = [("build", "release"), ("bits", "64"), ("platform", "linux-x86_64")]
+
+    def test_blocks(self):
+        crash = WHEN_COMPILED.format(filename="<localsplus self-test>", action="os.kill(os.getpid(), signal.SIGKILL)")
+        unloadable = "the library does not load in it: liblocalsplus.so: undefined symbol: PyObject_Vectorcall"
+        no_ctypes = "it has no ctypes to load a library with: module 'ctypes' has no attribute 'PyDLL'"
+        shown = {
+            "works": sys.executable,
+            "refused": doctored("page_refused", OTHER_SIZE),
+            "crashed": doctored("page_crashed", crash),
+            "nothing": "/no/such/python",
+            # What 3.10.13 and PyPy 7.3.11 said.
+            "old": saying(
+                "page_old",
+                *(("implementation", "CPython"), ("version", "3.10.13"), ("number", str(0x30A))),
+                *(*self.SELF, ("loading",), ("unloadable", unloadable)),
+            ),
+            "pypy": saying(
+                "page_pypy",
+                *(("implementation", "PyPy"), ("version", "3.9.16"), ("number", str(0x309))),
+                *(*self.SELF, ("unloadable", no_ctypes)),
+            ),
+        }
+        blocks = page_blocks()
+        self.assertEqual(set(blocks), set(shown))
+        for name, python in shown.items():
+            with self.subTest(name):
+                process = doctor(python)
+                self.assertEqual((process.returncode, process.stderr), (int(name != "works"), ""))
+                self.assertEqual(masked(process.stdout), masked(blocks[name]))
