@@ -116,6 +116,16 @@ impl Python {
     /// that embed one do.
     fn link(self) {
         let mut arguments = Vec::new();
+        if let (Some(directory), Some(name)) = (&self.lib_dir, &self.lib_name)
+            && env::var("CARGO_CFG_TARGET_OS").as_deref() == Ok("linux")
+            && !Path::new(directory).join(format!("lib{name}.so")).exists()
+        {
+            println!(
+                "cargo::warning=there is no lib{name}.so in {directory}: programs that embed \
+                 this Python will not link; on Debian: apt-get install python3-dev, or give \
+                 another Python in PYO3_PYTHON"
+            );
+        }
         if let Some(directory) = &self.lib_dir {
             arguments.push(format!("-L{directory}"));
             arguments.push(format!("-Wl,-rpath,{directory}"));

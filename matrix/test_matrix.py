@@ -15,7 +15,7 @@ from unittest import mock
 
 sys.path.insert(0, str(Path(__file__).resolve().parent))
 
-from localsplus_matrix import apt, cache, cargo, command, installed, outcome, probe, provide, rows
+from localsplus_matrix import apt, cache, cargo, cli, command, installed, outcome, probe, provide, rows
 from localsplus_matrix.outcome import Outcome
 
 REQUIRED = {"3.11", "3.12", "3.13", "3.14", "3.15", "3.13t", "3.14d", "3.15d", "3.14-jit", "3.15-jit"}
@@ -274,6 +274,17 @@ class OtherPrograms(unittest.TestCase):
     def test_a_missing_one_is_named_with_its_package(self):
         with mock.patch.dict("os.environ", {"PATH": "/nowhere"}):
             self.assertEqual(command.missing("xz"), "xz is not on PATH; on Debian: apt-get install xz-utils")
+
+    def test_all_that_are_missing_are_named_at_once(self):
+        """Those that README.md names, before anything is downloaded."""
+        with mock.patch.dict("os.environ", {"PATH": "/nowhere"}), mock.patch("sys.argv", ["matrix/run"]):
+            complaint = command.missing(*cli._needed(["consumers"], cli._arguments()))
+        readme = (cache.REPOSITORY / "README.md").read_text(encoding="utf-8")
+        [packages] = re.findall(r"\(Debian's packages:\s+`(.+)`\)", readme)
+        for package in ("rustup", "gcc", *packages.split()):
+            self.assertRegex(complaint, rf" {re.escape(package)}( |$)")
+        named = complaint.split("apt-get install ")[1].split(" (")[0].split()
+        self.assertEqual(set(named) - {"rustup", "gcc"}, set(packages.split()))
 
     def test_a_failure_says_what_the_program_said(self):
         with tempfile.TemporaryDirectory() as folder:

@@ -94,11 +94,18 @@ def _whereabouts(row: Row) -> str:
     return f"not there: {'; '.join(reasons)}"
 
 
+def _needed(others: list[str], arguments: argparse.Namespace) -> tuple[str, ...]:
+    """The programs that nothing brings: they are named before anything is downloaded or built."""
+    if arguments.provide:
+        return ("cc",)
+    more = consumers.PROGRAMS if "consumers" in others and not arguments.bench else ()
+    return tuple(dict.fromkeys(("cargo", "cc", "c++", "readelf", *more)))
+
+
 def _run(chosen: list[Row], others: list[str], arguments: argparse.Namespace) -> int:
     outcomes: list[Outcome] = []
     sha256 = None
-    needed = ("cc",) if arguments.provide else ("cargo", "cc")
-    if (reason := command.missing(*needed) or tools.make()) is not None:
+    if (reason := command.missing(*_needed(others, arguments)) or tools.make()) is not None:
         outcomes.append(_failed("tools", reason))
         return _end(outcomes, sha256)
     found, missing = provide.provide(chosen, arguments.offline)

@@ -15,8 +15,8 @@ from . import progress
 # Programs we call -> the Debian package that has them, so that a missing one is named with its cure.
 DEBIAN_PACKAGE = {
     "apt-get": "apt",
-    "cargo": "cargo (or rustup)",
     "c++": "g++",
+    "cargo": "rustup",
     "cc": "gcc",
     "dpkg-deb": "dpkg",
     "ld": "binutils",
@@ -26,6 +26,7 @@ DEBIAN_PACKAGE = {
     "tar": "tar",
     "xz": "xz-utils",
 }
+HINT = {"cargo": "Rust 1.88 or later; before Debian 13, rustup comes from its own site"}
 
 _running: set[subprocess.Popen] = set()
 _running_lock = threading.Lock()
@@ -36,11 +37,14 @@ class CommandFailed(Exception):
 
 
 def missing(*programs: str) -> str | None:
-    """Names the first of the programs that is not on PATH, with the Debian package that brings it."""
-    for program in programs:
-        if shutil.which(program) is None:
-            return f"{program} is not on PATH; on Debian: apt-get install {DEBIAN_PACKAGE.get(program, program)}"
-    return None
+    """Names those of the programs that are not on PATH, with the Debian packages that bring them."""
+    absent = [program for program in programs if shutil.which(program) is None]
+    if not absent:
+        return None
+    packages = dict.fromkeys(DEBIAN_PACKAGE.get(program, program) for program in absent)
+    verb = "is" if len(absent) == 1 else "are"
+    hints = "".join(f" ({HINT[program]})" for program in absent if program in HINT)
+    return f"{', '.join(absent)} {verb} not on PATH; on Debian: apt-get install {' '.join(packages)}{hints}"
 
 
 def run(

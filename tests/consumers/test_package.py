@@ -72,6 +72,15 @@ class Alone(unittest.TestCase):
         self.cargo("build", "--release", "--locked", cwd=package, PYO3_CONFIG_FILE=config, PYO3_BUILD_EXTENSION_MODULE=1)
         self.assertTrue((ROOT / "package/release/liblocalsplus.so").exists())
 
+    def test_a_missing_libpython_is_named(self):
+        package = self.unpacked()
+        config = package / "pyo3-config.txt"
+        lines = ("implementation=CPython", "version=3.11", "shared=true", "pointer_width=64", "lib_name=python3.11", "lib_dir=/nowhere")
+        config.write_text("\n".join(lines) + "\n", encoding="utf-8")
+        output = self.cargo("check", "--locked", cwd=package, PYO3_CONFIG_FILE=config)
+        self.assertIn("there is no libpython3.11.so in /nowhere", output)
+        self.assertIn("apt-get install python3-dev", output)
+
     def test_can_be_depended_on(self):
         made = folder("dependent")
         (made / "src").mkdir()
