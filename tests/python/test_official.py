@@ -46,6 +46,15 @@ class StandIns(unittest.TestCase):
             with self.subTest(behaviour):
                 run_scenario("standin_set_aside", standin(behaviour), env={"LOCALSPLUS_PROVIDER": "layout"})
 
+    def test_semantics(self):
+        """What the last section of docs/SEMANTICS.md says."""
+        output = run_scenario("standin_semantics", standin("THREE_ARGUMENTS"))
+        found = dict(re.findall(r"^\[(.+)\]\n([^\n]*)\n", output, re.MULTILINE))
+        wanted = {"R5, example 1": "entry: a=99"}
+        if VERSION >= (3, 12):
+            wanted["R4, example 2"] = "k=- k=10 t=<function outer.<locals>.t>"
+        self.assertEqual(found, wanted, output)
+
     def check_rejected(self, behaviour):
         path = standin(behaviour)
         output = run_scenario("standin_rejected", path)
