@@ -8,6 +8,7 @@ use pyo3_ffi as ffi;
 use pyo3_ffi::PyObject;
 
 use crate::arguments::Arguments;
+use crate::capi::raise;
 use crate::error::Error;
 use crate::frame::Frame;
 use crate::hook::evaluation;
@@ -340,7 +341,14 @@ impl Code {
             )
         });
         // SAFETY: the call gives a reference away, or answers NULL.
-        let result = unsafe { Object::from_owned_ptr(result) }?;
+        let Some(result) = (unsafe { Object::from_owned_ptr(result) }) else {
+            // It forgets to say so where there is no room for the arguments.
+            // SAFETY: the thread is attached.
+            if unsafe { ffi::PyErr_Occurred() }.is_null() {
+                raise(&Error::NoMemory);
+            }
+            return None;
+        };
         if let Some(names) = &self.names {
             for (attribute, name) in [c"__name__", c"__qualname__"].iter().zip(names) {
                 let (result, name) = (result.as_ptr(), name.as_ptr());

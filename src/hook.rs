@@ -275,10 +275,25 @@ fn trim(registry: &mut [Entry], interpreter: *mut c_void, evaluation: &Evaluatio
             && entry.slot.is_some()
     });
     for entry in removed.rev().skip(KEPT) {
-        if let Some(slot) = entry.slot.take() {
-            RECORDS[slot].store(nobodys(evaluation), Ordering::Release);
-        }
+        let_go(entry, evaluation);
     }
+}
+
+/// Lets go of a removed hook's slot, and answers it.
+fn let_go(entry: &mut Entry, evaluation: &Evaluation) -> Option<usize> {
+    let slot = entry.slot.take()?;
+    RECORDS[slot].store(nobodys(evaluation), Ordering::Release);
+    Some(slot)
+}
+
+/// A slot for a new hook, if need be that of the removed hook which has kept one longest.
+fn free_slot(registry: &mut [Entry], evaluation: &Evaluation) -> Option<usize> {
+    let is_free = |slot: &usize| registry.iter().all(|entry| entry.slot != Some(*slot));
+    (0..COUNT).find(is_free).or_else(|| {
+        let mut removed = registry.iter_mut();
+        let removed = removed.find(|it| it.state == State::Removed && it.slot.is_some());
+        removed.and_then(|entry| let_go(entry, evaluation))
+    })
 }
 
 /// What [`install`] found.
@@ -339,10 +354,8 @@ pub(crate) unsafe fn install(
             entry.before = before;
             (slot, before, Outcome::Again)
         } else {
-            let is_free = |slot: &usize| registry.iter().all(|entry| entry.slot != Some(*slot));
-            let slot = (0..COUNT)
-                .find(is_free)
-                .ok_or(Error::TooManyHooks { count: COUNT })?;
+            let slot = free_slot(&mut registry, evaluation);
+            let slot = slot.ok_or(Error::TooManyHooks { count: COUNT })?;
             let record = NonNull::from(Box::leak(Box::new(Record {
                 data,
                 next: before.function,
@@ -408,10 +421,11 @@ fn watch(interpreter: *mut c_void) -> Result<(), Error> {
     let interrupted = || Error::Interrupted {
         reason: Interruption::take().into(),
     };
-    // SAFETY: this is the calling thread's interpreter; the answer is borrowed.
+    // SAFETY: this is the calling thread's interpreter; the answer is borrowed, or NULL
+    // without an exception.
     let dict = unsafe { ffi::PyInterpreterState_GetDict(interpreter.cast()) };
     // SAFETY: the interpreter keeps its dict alive while we take a reference.
-    let dict = unsafe { Object::from_borrowed_ptr(dict) }.ok_or_else(interrupted)?;
+    let dict = unsafe { Object::from_borrowed_ptr(dict) }.ok_or(Error::NoMemory)?;
     // Every copy of this library in the process has hooks of its own.
     let key = c_string(format!("localsplus hooks {:p}", &raw const RECORDS));
     // SAFETY: the text is a C string.

@@ -474,9 +474,9 @@ LOCALSPLUS_API int localsplus_consume(struct _PyInterpreterFrame *frame);
  * ValueError that names 'frame' (it has begun to run, or runs no Python code), and
  * RuntimeError if localsplus refuses this interpreter: the frame is as it was. After
  * every other exception it is gone: TypeError if `replacement` is neither of both or
- * does not take the arguments, ValueError if it is code that has a free variable that
- * the frame's has not, or that has its variables in a namespace and the frame's has
- * not, MemoryError, or what it raises itself. Since 0.1. */
+ * does not take the arguments, ValueError if it is NULL, or code that has a free
+ * variable that the frame's has not, or that has its variables in a namespace and the
+ * frame's has not, MemoryError, or what it raises itself. Since 0.1. */
 LOCALSPLUS_API PyObject *localsplus_evaluate_in_place(struct _PyInterpreterFrame *frame, PyObject *replacement);
 
 #ifdef __cplusplus

@@ -48,12 +48,16 @@ pub unsafe extern "C" fn localsplus_evaluate_in_place(
 #[inline(never)]
 unsafe fn instead_of(frame: *mut u8, replacement: *mut PyObject) -> Option<Run> {
     answer(None, || {
-        // SAFETY: NULL, or a live object.
-        let replacement = unsafe { Object::from_borrowed_ptr(replacement) };
-        let replacement = replacement.ok_or(Error::Null {
-            argument: "replacement",
-        })?;
         let Frame { address, reader } = Frame::new(frame)?;
+        // SAFETY: NULL, or a live object.
+        let Some(replacement) = (unsafe { Object::from_borrowed_ptr(replacement) }) else {
+            // As after every error that is not about the frame, that is gone.
+            // SAFETY: passed on to the caller.
+            unsafe { evaluate::consume(reader, address) }?;
+            return Err(Error::Null {
+                argument: "replacement",
+            });
+        };
         // SAFETY: passed on to the caller.
         unsafe { evaluate::instead_of(reader, address, &replacement) }
     })

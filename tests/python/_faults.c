@@ -1,8 +1,9 @@
-/* Every function that answers about a frame, in one table: asked with any
- * arguments, good or bad, asked over and over, and asked without memory.
+/* Every function that can fail, in one table: those that answer about a frame, and
+ * those that do something. Asked with any arguments, good or bad, asked over and
+ * over, and asked without memory.
  *
  * A frame is given as its address. A new function of localsplus.h needs one line
- * in QUESTIONS.
+ * in FUNCTIONS.
  */
 #define PY_SSIZE_T_CLEAN
 #include "localsplus.h"
@@ -18,6 +19,7 @@ typedef struct {
     PyObject *name;
     Py_ssize_t capacity;
     PyObject **result;
+    localsplus_hook_function hook;
 } input_t;
 
 /* What a function hands out, and where. */
@@ -32,44 +34,55 @@ typedef enum {
     ARGUMENTS /* a localsplus_arguments in *result */
 } shape_t;
 
+/* What a function may do besides answering. */
+typedef enum {
+    NOTHING,
+    ALLOCATE,
+    ACT /* on the frame, or on the interpreter: asking twice is not asking once */
+} effect_t;
+
 static const char *const shapes[] = {"number", "line", "borrowed", "frame", "object", "result", "results", "arguments"};
 
-/* Name, shape, the parameters it has, whether it may allocate, and the call. */
-#define QUESTIONS(Q)                                                                                                \
-    Q(init, NUMBER, "", 0, localsplus_init())                                                                       \
-    Q(get_local, RESULT, "frame index result", 0, localsplus_get_local(with->frame, with->index, with->result))     \
-    Q(get_locals, RESULTS, "frame result capacity", 0,                                                              \
+/* Name, shape, the parameters it has, its effect, and the call. */
+#define FUNCTIONS(Q)                                                                                                \
+    Q(init, NUMBER, "", NOTHING, localsplus_init())                                                                 \
+    Q(get_local, RESULT, "frame index result", NOTHING, localsplus_get_local(with->frame, with->index, with->result))\
+    Q(get_locals, RESULTS, "frame result capacity", NOTHING,                                                        \
       localsplus_get_locals(with->frame, with->result, with->capacity))                                             \
-    Q(get_slot, RESULT, "frame index flags result", 0,                                                              \
+    Q(get_slot, RESULT, "frame index flags result", NOTHING,                                                        \
       localsplus_get_slot(with->frame, with->index, with->flags, with->result))                                     \
-    Q(count, NUMBER, "frame", 0, localsplus_count(with->frame))                                                     \
-    Q(names, OBJECT, "frame", 0, localsplus_names(with->frame))                                                     \
-    Q(kind, NUMBER, "frame index", 0, localsplus_kind(with->frame, with->index))                                    \
-    Q(code, OBJECT, "frame", 0, localsplus_code(with->frame))                                                       \
-    Q(lasti, NUMBER, "frame", 0, localsplus_lasti(with->frame))                                                     \
-    Q(index, NUMBER, "frame name", 0, localsplus_index(with->frame, with->name))                                    \
-    Q(indexes, OBJECT, "frame name", 1, localsplus_indexes(with->frame, with->name))                                \
-    Q(get_by_name, RESULT, "frame name result", 0,                                                                  \
+    Q(count, NUMBER, "frame", NOTHING, localsplus_count(with->frame))                                               \
+    Q(names, OBJECT, "frame", NOTHING, localsplus_names(with->frame))                                               \
+    Q(kind, NUMBER, "frame index", NOTHING, localsplus_kind(with->frame, with->index))                              \
+    Q(code, OBJECT, "frame", NOTHING, localsplus_code(with->frame))                                                 \
+    Q(lasti, NUMBER, "frame", NOTHING, localsplus_lasti(with->frame))                                               \
+    Q(index, NUMBER, "frame name", NOTHING, localsplus_index(with->frame, with->name))                              \
+    Q(indexes, OBJECT, "frame name", ALLOCATE, localsplus_indexes(with->frame, with->name))                         \
+    Q(get_by_name, RESULT, "frame name result", NOTHING,                                                            \
       localsplus_get_by_name(with->frame, with->name, with->result))                                                \
-    Q(name_map, OBJECT, "frame", 1, localsplus_name_map(with->frame))                                               \
-    Q(dict, OBJECT, "frame", 1, localsplus_dict(with->frame))                                                       \
-    Q(function, RESULT, "frame result", 0, localsplus_function(with->frame, with->result))                          \
-    Q(globals, OBJECT, "frame", 0, localsplus_globals(with->frame))                                                 \
-    Q(builtins, OBJECT, "frame", 0, localsplus_builtins(with->frame))                                               \
-    Q(namespace, RESULT, "frame result", 0, localsplus_namespace(with->frame, with->result))                        \
-    Q(closure, RESULT, "frame result", 0, localsplus_closure(with->frame, with->result))                            \
-    Q(line, LINE, "frame", 0, localsplus_line(with->frame))                                                         \
-    Q(state, NUMBER, "frame", 0, localsplus_state(with->frame))                                                     \
-    Q(is_generator, NUMBER, "frame", 0, localsplus_is_generator(with->frame))                                       \
-    Q(frame_object, RESULT, "frame result", 0, localsplus_frame_object(with->frame, with->result))                  \
-    Q(parameter_count, NUMBER, "frame", 0, localsplus_parameter_count(with->frame))                                 \
-    Q(parameter, NUMBER, "frame index", 0, localsplus_parameter(with->frame, with->index))                          \
-    Q(previous, FRAME, "frame result", 0, localsplus_previous(with->frame, (frame_t **)with->result))               \
-    Q(current_frame, FRAME, "result", 0, localsplus_current_frame((frame_t **)with->result))                        \
-    Q(frame_of_object, BORROWED, "frame_object", 0, localsplus_frame_of_object(with->name))                         \
-    Q(frame_of_generator, BORROWED, "generator", 0, localsplus_frame_of_generator(with->name))                      \
-    Q(arguments_get, ARGUMENTS, "frame arguments", 1,                                                               \
-      localsplus_arguments_get(with->frame, (localsplus_arguments *)with->result))
+    Q(name_map, OBJECT, "frame", ALLOCATE, localsplus_name_map(with->frame))                                        \
+    Q(dict, OBJECT, "frame", ALLOCATE, localsplus_dict(with->frame))                                                \
+    Q(function, RESULT, "frame result", NOTHING, localsplus_function(with->frame, with->result))                    \
+    Q(globals, OBJECT, "frame", NOTHING, localsplus_globals(with->frame))                                           \
+    Q(builtins, OBJECT, "frame", NOTHING, localsplus_builtins(with->frame))                                         \
+    Q(namespace, RESULT, "frame result", NOTHING, localsplus_namespace(with->frame, with->result))                  \
+    Q(closure, RESULT, "frame result", NOTHING, localsplus_closure(with->frame, with->result))                      \
+    Q(line, LINE, "frame", NOTHING, localsplus_line(with->frame))                                                   \
+    Q(state, NUMBER, "frame", NOTHING, localsplus_state(with->frame))                                               \
+    Q(is_generator, NUMBER, "frame", NOTHING, localsplus_is_generator(with->frame))                                 \
+    Q(frame_object, RESULT, "frame result", NOTHING, localsplus_frame_object(with->frame, with->result))            \
+    Q(parameter_count, NUMBER, "frame", NOTHING, localsplus_parameter_count(with->frame))                           \
+    Q(parameter, NUMBER, "frame index", NOTHING, localsplus_parameter(with->frame, with->index))                    \
+    Q(previous, FRAME, "frame result", NOTHING, localsplus_previous(with->frame, (frame_t **)with->result))         \
+    Q(current_frame, FRAME, "result", NOTHING, localsplus_current_frame((frame_t **)with->result))                  \
+    Q(frame_of_object, BORROWED, "frame_object", NOTHING, localsplus_frame_of_object(with->name))                   \
+    Q(frame_of_generator, BORROWED, "generator", NOTHING, localsplus_frame_of_generator(with->name))                \
+    Q(arguments_get, ARGUMENTS, "frame arguments", ALLOCATE,                                                        \
+      localsplus_arguments_get(with->frame, (localsplus_arguments *)with->result))                                  \
+    Q(hook_install, NUMBER, "function data", ACT, localsplus_hook_install(with->hook, with->name))                  \
+    Q(hook_remove, NUMBER, "function data", ACT, localsplus_hook_remove(with->hook, with->name))                    \
+    Q(consume, NUMBER, "frame", ACT, localsplus_consume(with->frame))                                               \
+    Q(evaluate_in_place, OBJECT, "frame replacement", ACT, localsplus_evaluate_in_place(with->frame, with->name))
 
 /* Each returns -1 for a failure. */
 #define ANSWER_NUMBER(call) (void)returned; return call
@@ -81,38 +94,38 @@ static const char *const shapes[] = {"number", "line", "borrowed", "frame", "obj
 #define ANSWER_ARGUMENTS(call) (void)returned; return call
 #define ANSWER_OBJECT(call) *returned = call; (void)with; return *returned == NULL ? -1 : 1
 
-#define DEFINE(name, shape, takes, allocates, call)                                                                 \
+#define DEFINE(name, shape, takes, effect, call)                                                                    \
     static Py_ssize_t ask_##name(const input_t *with, PyObject **returned)                                          \
     {                                                                                                               \
         (void)with;                                                                                                 \
         ANSWER_##shape(call);                                                                                       \
     }
-QUESTIONS(DEFINE)
+FUNCTIONS(DEFINE)
 
 typedef struct {
     const char *name;
     shape_t shape;
     const char *takes;
-    int allocates;
+    effect_t effect;
     Py_ssize_t (*ask)(const input_t *, PyObject **);
-} question_t;
+} function_t;
 
-#define ROW(name, shape, takes, allocates, call) {#name, shape, takes, allocates, ask_##name},
-static const question_t questions[] = {QUESTIONS(ROW)};
-#define NQUESTIONS (sizeof(questions) / sizeof(questions[0]))
+#define ROW(name, shape, takes, effect, call) {#name, shape, takes, effect, ask_##name},
+static const function_t functions[] = {FUNCTIONS(ROW)};
+#define NFUNCTIONS (sizeof(functions) / sizeof(functions[0]))
 
 static int
-takes(const question_t *question, const char *parameter)
+takes(const function_t *question, const char *parameter)
 {
     return strstr(question->takes, parameter) != NULL;
 }
 
-static const question_t *
-find_question(const char *name)
+static const function_t *
+find_function(const char *name)
 {
-    for (size_t i = 0; i < NQUESTIONS; i++) {
-        if (strcmp(questions[i].name, name) == 0) {
-            return &questions[i];
+    for (size_t i = 0; i < NFUNCTIONS; i++) {
+        if (strcmp(functions[i].name, name) == 0) {
+            return &functions[i];
         }
     }
     PyErr_Format(PyExc_LookupError, "no function %s", name);
@@ -136,7 +149,7 @@ static char sentinel_object;
 
 /* Releases what was handed out. */
 static void
-release(const question_t *question, Py_ssize_t status, PyObject **result, PyObject *returned)
+release(const function_t *question, Py_ssize_t status, PyObject **result, PyObject *returned)
 {
     if (status < 0) {
         return;
@@ -164,20 +177,36 @@ release(const question_t *question, Py_ssize_t status, PyObject **result, PyObje
     }
 }
 
-/* {name: (shape, parameters, whether it allocates)} */
+/* {name: (shape, parameters, whether it allocates)}, of those that act or of the others. */
 static PyObject *
-faults_questions(PyObject *Py_UNUSED(module), PyObject *Py_UNUSED(args))
+table(int acting)
 {
     PyObject *all = PyDict_New();
-    for (size_t i = 0; all != NULL && i < NQUESTIONS; i++) {
-        const question_t *each = &questions[i];
-        PyObject *row = Py_BuildValue("ssO", shapes[each->shape], each->takes, each->allocates ? Py_True : Py_False);
+    for (size_t i = 0; all != NULL && i < NFUNCTIONS; i++) {
+        const function_t *each = &functions[i];
+        if ((each->effect == ACT) != acting) {
+            continue;
+        }
+        PyObject *allocates = each->effect == NOTHING ? Py_False : Py_True;
+        PyObject *row = Py_BuildValue("ssO", shapes[each->shape], each->takes, allocates);
         if (row == NULL || PyDict_SetItemString(all, each->name, row) < 0) {
             Py_CLEAR(all);
         }
         Py_XDECREF(row);
     }
     return all;
+}
+
+static PyObject *
+faults_questions(PyObject *Py_UNUSED(module), PyObject *Py_UNUSED(args))
+{
+    return table(0);
+}
+
+static PyObject *
+faults_actions(PyObject *Py_UNUSED(module), PyObject *Py_UNUSED(args))
+{
+    return table(1);
 }
 
 /* ---- once, with any arguments ------------------------------------------------ */
@@ -197,8 +226,28 @@ describe(PyObject *value, shape_t shape)
     return value == SENTINEL ? PyUnicode_FromString("not written") : Py_BuildValue("(N)", value);
 }
 
+/* Passes everything on. */
+static PyObject *
+passing(PyThreadState *thread, frame_t *frame, int throwflag, const localsplus_hook *hook)
+{
+    return hook->next(thread, frame, throwflag);
+}
+
+/* The exception that is set, as an object, or None. */
+static PyObject *
+take_exception(void)
+{
+    PyObject *type, *exception, *traceback;
+    PyErr_Fetch(&type, &exception, &traceback);
+    PyErr_NormalizeException(&type, &exception, &traceback);
+    Py_XDECREF(type);
+    Py_XDECREF(traceback);
+    return exception == NULL ? Py_NewRef(Py_None) : exception;
+}
+
 /* ask(function, frame, index, flags, capacity, give_result, pending[, name]): calls it as it stands, `pending` (an
- * exception or None) being set; without a name, with NULL. Answers (returned, what is in result, exception). */
+ * exception or None) being set; without a name, with NULL; without a result, with no hook. Answers (returned, what is
+ * in result, exception). */
 static PyObject *
 faults_ask(PyObject *Py_UNUSED(module), PyObject *args)
 {
@@ -210,7 +259,7 @@ faults_ask(PyObject *Py_UNUSED(module), PyObject *args)
                           &with.capacity, &give_result, &pending, &with.name)) {
         return NULL;
     }
-    const question_t *question = find_question(function);
+    const function_t *question = find_function(function);
     if (question == NULL) {
         return NULL;
     }
@@ -223,20 +272,13 @@ faults_ask(PyObject *Py_UNUSED(module), PyObject *args)
         return NULL;
     }
     with.result = give_result ? result : NULL;
+    with.hook = give_result ? passing : NULL;
     if (pending != Py_None) {
         PyErr_SetObject((PyObject *)Py_TYPE(pending), pending);
     }
     PyObject *returned = NULL;
     Py_ssize_t status = question->ask(&with, &returned);
-
-    PyObject *type, *exception, *traceback;
-    PyErr_Fetch(&type, &exception, &traceback);
-    PyErr_NormalizeException(&type, &exception, &traceback);
-    Py_XDECREF(type);
-    Py_XDECREF(traceback);
-    if (exception == NULL) {
-        exception = Py_NewRef(Py_None);
-    }
+    PyObject *exception = take_exception();
 
     size_t used = question->shape == RESULTS ? (size_t)(with.capacity > 0 ? with.capacity : 0)
                   : question->shape == ARGUMENTS ? 3
@@ -277,7 +319,7 @@ typedef struct {
 } tally_t;
 
 static int
-ask_and_release(const question_t *question, input_t *with, tally_t *tally)
+ask_and_release(const function_t *question, input_t *with, tally_t *tally)
 {
     PyObject *returned = NULL;
     Py_ssize_t status = question->ask(with, &returned);
@@ -327,9 +369,9 @@ faults_ask_everything(PyObject *Py_UNUSED(module), PyObject *args)
     tally_t tally = {0};
     int status = 0;
     while (status == 0 && times-- > 0) {
-        for (size_t i = 0; status == 0 && i < NQUESTIONS; i++) {
-            const question_t *question = &questions[i];
-            if (only != NULL && strcmp(only, question->name) != 0) {
+        for (size_t i = 0; status == 0 && i < NFUNCTIONS; i++) {
+            const function_t *question = &functions[i];
+            if (question->effect == ACT || (only != NULL && strcmp(only, question->name) != 0)) {
                 continue;
             }
             Py_ssize_t indexes = takes(question, "index") ? count : 1;
@@ -418,9 +460,32 @@ passing_free(void *ctx, void *ptr)
     allocator->free(allocator->ctx, ptr);
 }
 
+/* From now on the allocations with these numbers, counted from 1, fail. For a process with one thread. */
+static void
+take_memory(Py_ssize_t first, Py_ssize_t last)
+{
+    allocations = 0;
+    first_failing = first;
+    last_failing = last;
+    for (size_t i = 0; i < NDOMAINS; i++) {
+        PyMem_GetAllocator(domains[i], &wrapped[i]);
+        PyMemAllocatorEx failing = {&wrapped[i], failing_malloc, failing_calloc, failing_realloc, passing_free};
+        PyMem_SetAllocator(domains[i], &failing);
+    }
+}
+
+/* How many were asked for. */
+static Py_ssize_t
+give_memory_back(void)
+{
+    for (size_t i = 0; i < NDOMAINS; i++) {
+        PyMem_SetAllocator(domains[i], &wrapped[i]);
+    }
+    return allocations;
+}
+
 /* without_memory(function, frame, index, flags, capacity, first, last, name): calls it while the allocations with
- * these numbers, counted from 1, fail. (Allocations asked for, the size of the answer or the exception's type). For a
- * process with one thread. */
+ * these numbers, counted from 1, fail. (Allocations asked for, the size of the answer or the exception's type). */
 static PyObject *
 faults_without_memory(PyObject *Py_UNUSED(module), PyObject *args)
 {
@@ -431,7 +496,7 @@ faults_without_memory(PyObject *Py_UNUSED(module), PyObject *args)
                           &with.capacity, &first, &last, &with.name)) {
         return NULL;
     }
-    const question_t *question = find_question(function);
+    const function_t *question = find_function(function);
     if (question == NULL) {
         return NULL;
     }
@@ -441,19 +506,10 @@ faults_without_memory(PyObject *Py_UNUSED(module), PyObject *args)
         return NULL;
     }
     with.result = result;
-    allocations = 0;
-    first_failing = first;
-    last_failing = last;
-    for (size_t i = 0; i < NDOMAINS; i++) {
-        PyMem_GetAllocator(domains[i], &wrapped[i]);
-        PyMemAllocatorEx failing = {&wrapped[i], failing_malloc, failing_calloc, failing_realloc, passing_free};
-        PyMem_SetAllocator(domains[i], &failing);
-    }
+    with.hook = passing;
+    take_memory(first, last);
     Py_ssize_t status = question->ask(&with, &returned);
-    Py_ssize_t asked = allocations;
-    for (size_t i = 0; i < NDOMAINS; i++) {
-        PyMem_SetAllocator(domains[i], &wrapped[i]);
-    }
+    Py_ssize_t asked = give_memory_back();
     PyObject *type, *exception, *traceback;
     PyErr_Fetch(&type, &exception, &traceback);
     Py_XDECREF(exception);
@@ -492,7 +548,7 @@ faults_quietly(PyObject *Py_UNUSED(module), PyObject *args)
                           &with.capacity, &with.name)) {
         return NULL;
     }
-    const question_t *question = find_question(function);
+    const function_t *question = find_function(function);
     if (question == NULL) {
         return NULL;
     }
@@ -518,10 +574,98 @@ faults_outcome(PyObject *Py_UNUSED(module), PyObject *Py_UNUSED(args))
     return Py_BuildValue("nN", quiet.status, quiet.type == NULL ? Py_NewRef(Py_None) : quiet.type);
 }
 
+/* ---- in a hook, on the frame that it was given ----------------------------------- */
+
+typedef struct {
+    const function_t *function; /* NULL once it was called */
+    input_t with;
+    PyObject *code; /* whose frame */
+    PyObject *pending;
+    Py_ssize_t first, last;
+    /* What came of it. */
+    Py_ssize_t asked;
+    PyObject *exception;
+} action_t;
+
+/* Whether a frame is as it was after this exception. */
+static int
+is_about_frame(PyObject *exception)
+{
+    PyObject *text = PyObject_Str(exception);
+    const char *words = text == NULL ? NULL : PyUnicode_AsUTF8(text);
+    int names_frame = words != NULL && strstr(words, "'frame'") != NULL;
+    Py_XDECREF(text);
+    return PyErr_GivenExceptionMatches(exception, PyExc_RuntimeError)
+           || (PyErr_GivenExceptionMatches(exception, PyExc_ValueError) && names_frame);
+}
+
+static PyObject *
+acting(PyThreadState *thread, frame_t *frame, int throwflag, const localsplus_hook *hook)
+{
+    action_t *action = hook->data;
+    PyObject *code = throwflag == 0 && action->function != NULL ? localsplus_code(frame) : NULL;
+    Py_XDECREF(code);
+    if (code == NULL || code != action->code) {
+        return hook->next(thread, frame, throwflag);
+    }
+    const function_t *function = action->function;
+    action->function = NULL;
+    action->with.frame = frame;
+    if (action->pending != Py_None) {
+        PyErr_SetObject((PyObject *)Py_TYPE(action->pending), action->pending);
+    }
+    PyObject *returned = NULL;
+    take_memory(action->first, action->last);
+    Py_ssize_t status = function->ask(&action->with, &returned);
+    action->asked = give_memory_back();
+    action->exception = take_exception();
+    if (status >= 0) {
+        return returned == NULL ? Py_NewRef(Py_None) : returned;
+    }
+    if (is_about_frame(action->exception)) {
+        return hook->next(thread, frame, 0);
+    }
+    PyErr_SetObject((PyObject *)Py_TYPE(action->exception), action->exception);
+    return NULL;
+}
+
+/* act(function, replacement, pending, first, last, code, call): calls `call`, in which a frame of `code` is run, on
+ * which a hook calls the function while these allocations fail (as in without_memory). A replacement of () is NULL.
+ * The hook does with the frame what the header says then. (Allocations asked for, the exception that was set
+ * afterwards or None, what `call` returned or NULL's stand-in, the exception). */
+static PyObject *
+faults_act(PyObject *Py_UNUSED(module), PyObject *args)
+{
+    const char *function;
+    action_t action = {0};
+    PyObject *call;
+    if (!PyArg_ParseTuple(args, "sOOnnOO", &function, &action.with.name, &action.pending, &action.first, &action.last,
+                          &action.code, &call)) {
+        return NULL;
+    }
+    action.function = find_function(function);
+    if (PyTuple_Check(action.with.name)) {
+        action.with.name = NULL;
+    }
+    if (action.function == NULL || localsplus_hook_install(acting, &action) < 0) {
+        return NULL;
+    }
+    PyObject *answer = PyObject_CallNoArgs(call);
+    PyObject *raised = take_exception();
+    if (localsplus_hook_remove(acting, &action) != 1 || action.function != NULL) {
+        PyErr_SetString(PyExc_AssertionError, "the hook has not seen the frame");
+        return NULL;
+    }
+    return Py_BuildValue("nNNN", action.asked, action.exception, answer == NULL ? Py_NewRef(Py_NotImplemented) : answer,
+                         raised);
+}
+
 /* ---- the module --------------------------------------------------------------------- */
 
 static PyMethodDef faults_methods[] = {
     {"questions", faults_questions, METH_NOARGS, NULL},
+    {"actions", faults_actions, METH_NOARGS, NULL},
+    {"act", faults_act, METH_VARARGS, NULL},
     {"ask", faults_ask, METH_VARARGS, NULL},
     {"ask_everything", faults_ask_everything, METH_VARARGS, NULL},
     {"take", faults_take, METH_O, NULL},

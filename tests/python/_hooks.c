@@ -114,13 +114,6 @@ hooks_order(PyObject *Py_UNUSED(module), PyObject *Py_UNUSED(args))
     return text;
 }
 
-static PyObject *
-hooks_install_null(PyObject *Py_UNUSED(module), PyObject *Py_UNUSED(args))
-{
-    int installed = localsplus_hook_install(NULL, NULL);
-    return installed < 0 ? NULL : PyBool_FromLong(installed);
-}
-
 /* ---- a hook that fails --------------------------------------------------- */
 
 static PyObject *
@@ -215,7 +208,7 @@ hooks_evaluate(PyObject *Py_UNUSED(module), PyObject *args)
         return NULL;
     }
     void *frame = PyLong_AsVoidPtr(address);
-    return PyErr_Occurred() ? NULL : localsplus_evaluate_in_place(frame, replacement == Py_None ? NULL : replacement);
+    return PyErr_Occurred() ? NULL : localsplus_evaluate_in_place(frame, replacement);
 }
 
 /* ---- somebody else's hook ------------------------------------------------ */
@@ -275,7 +268,6 @@ static PyMethodDef methods[] = {
     {"calls", hooks_calls, METH_O, NULL},
     {"watch", hooks_watch, METH_O, NULL},
     {"order", hooks_order, METH_NOARGS, NULL},
-    {"install_null", hooks_install_null, METH_NOARGS, NULL},
     {"fail", hooks_fail, METH_O, NULL},
     {"replace", hooks_replace, METH_O, NULL},
     {"consume", hooks_consume, METH_O, NULL},

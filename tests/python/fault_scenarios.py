@@ -9,7 +9,6 @@ import traceback
 
 import _cases
 import _faults
-import scenarios
 
 VERSION = sys.version_info[:3]
 
@@ -102,6 +101,34 @@ def no_memory():
     print(failures)
 
 
+def no_memory_for_hooks():
+    """The first hook of an interpreter, each of its allocations failing in turn."""
+    assert "scenarios" not in sys.modules, "it chooses a provider, which makes the interpreter's dict"
+    failures = 0
+    for persistent in (False, True):
+        for number in range(1, 100):
+
+            def first_hook():
+                # As many as free lists hold, and more.
+                used = [{} for _ in range(3000)]
+                last = sys.maxsize if persistent else number
+                _, outcome = _faults.without_memory("hook_install", 0, 0, 0, 0, number, last, "data")
+                if outcome is MemoryError:
+                    for function, status in (("hook_remove", 0), ("hook_install", 1)):
+                        assert _faults.ask(function, 0, 0, 0, 0, True, None, "data")[::2] == (status, None), function
+                assert _faults.ask("hook_remove", 0, 0, 0, 0, True, None, "data")[::2] == (1, None)
+                return str(outcome) if len(used) == 3000 else None
+
+            outcome = in_a_child({}, first_hook)
+            if outcome == "1":
+                break
+            assert outcome == str(MemoryError), (number, outcome)
+            failures += 1
+        else:
+            raise AssertionError("no end of allocations")
+    assert failures >= (6 if VERSION >= (3, 12) else 4), failures
+
+
 # ---- interpreters that are not what they should be -----------------------------------
 
 
@@ -130,6 +157,8 @@ def in_a_child(environment, report):
 
 def chosen():
     """["provider", its name] if it answers as it should; ["refused", the reason] if everything says so, twice."""
+    import scenarios
+
     provider = _cases.provider()
     if provider is not None:
         assert scenarios.answers_of_this_frame(), provider
@@ -145,14 +174,34 @@ def chosen():
     frame = _cases.address(sys._getframe())
     reasons = set()
     for _ in range(2):
-        for function in _faults.questions():
+        for function in [*_faults.questions(), "consume", "evaluate_in_place"]:
             status, got, error = _faults.ask(function, frame, 0, 0, 32, True, None, "frame")
             assert status == -1, (function, status)
             assert type(error) is RuntimeError, (function, error)
             reasons.add(str(error))
+        hooks_without_a_provider()
     assert _cases.provider() is None
     (reason,) = reasons
     return ["refused", reason]
+
+
+# Without these there are no hooks.
+EVALUATION = (
+    *("PyInterpreterState_Get", "_PyInterpreterState_GetEvalFrameFunc", "_PyInterpreterState_SetEvalFrameFunc"),
+    *("_PyEval_EvalFrameDefault", "PyThreadState_EnterTracing", "PyThreadState_LeaveTracing"),
+)
+
+
+def hooks_without_a_provider():
+    """A hook needs nothing but the functions of PEP 523."""
+    kind, name = os.environ["LOCALSPLUS_FAULT"].split()[:2]
+    for function, usual in (("hook_install", 1), ("hook_install", 0), ("hook_remove", 1), ("hook_remove", 0)):
+        status, _, error = _faults.ask(function, 0, 0, 0, 0, True, None, "data")
+        if kind in ("missing", "null") and name in EVALUATION:
+            assert status == -1 and type(error) is RuntimeError, (function, status, error)
+            assert str(error).endswith(f"{name} is not exported"), error
+        else:
+            assert (status, error) == (usual, None), (function, status, error)
 
 
 def asked_for(path):

@@ -168,11 +168,6 @@ class Refused(unittest.TestCase):
         with self.assertRaisesRegex(error, message):
             hooks.evaluate(address, everything)
 
-    def test_null(self):
-        self.refuse(0, message="'frame' must not be NULL")
-        with self.assertRaisesRegex(ValueError, "'replacement' must not be NULL"):
-            hooks.evaluate(0, None)
-
     def test_running(self):
         self.refuse(_cases.address(sys._getframe()))
 
@@ -293,15 +288,6 @@ class EvaluateCallables(unittest.TestCase):
                     self.assertEqual(fn("a", "b"), wanted)
         with replaced((fn, Class)):
             self.assertEqual(fn("a", "b").ab, ("a", "b"))
-
-    def test_neither(self):
-        def fn(a):
-            raise AssertionError("it ran")
-
-        for _ in range(100):
-            with replaced((fn, 7)):
-                with self.assertRaisesRegex(TypeError, "'replacement' must be a code object or callable"):
-                    fn(object())
 
     def test_a_callable_that_does_not_take_them(self):
         def fn(a):

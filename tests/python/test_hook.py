@@ -52,10 +52,6 @@ class Installing(HookTest):
         call()
         self.assertEqual(hooks.calls(0), 10)
 
-    def test_null(self):
-        with self.assertRaisesRegex(ValueError, "'function' must not be NULL"):
-            hooks.install_null()
-
     def test_never_installed(self):
         self.assertIs(hooks.remove(200), False)
 
