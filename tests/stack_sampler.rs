@@ -110,7 +110,10 @@ threading.Thread(target=leaf).start()
 fn cost_is_a_ratio() {
     let output = run(stack_sampler().arg("--cost"));
     let told = text(&output.stderr);
-    assert!(told.starts_with("the fastest of 500 walks over 102 frames: "), "{told}");
+    assert!(
+        told.starts_with("the fastest of 500 walks over 102 frames: "),
+        "{told}"
+    );
     assert!(
         told.contains(", 0 frame objects in all; by sys._getframe() and f_back: "),
         "{told}"
