@@ -165,7 +165,7 @@ def tool(*names):
     for name in names:
         if found := shutil.which(name, path=environment()["PATH"]):
             return found
-    raise AssertionError(f"{names[0]} is not there; matrix/consumers provides it")
+    raise AssertionError(f"{names[0]} is not there; matrix/run consumers brings it")
 
 
 def cmakes():
