@@ -5,6 +5,7 @@ LOCALSPLUS_ROUNDS says how often.
 """
 
 import atexit
+import faulthandler
 import gc
 import json
 import os
@@ -385,50 +386,58 @@ def check_or_exit():
 
 
 def at_exit():
-    def last():
-        check_or_exit()
-        print("at exit")
+    """Before and after whatever a first read may have registered there."""
 
+    def read(label):
+        check_or_exit()
+        print(label)
+
+    atexit.register(read, "last")
     assert scenarios.answers_of_this_frame()
-    atexit.register(last)
+    atexit.register(read, "first")
+
+
+class Last:
+    """Reads when it goes, with what is left then: modules are being emptied."""
+
+    # What is raised where it is too late for the first call.
+    may_fail = ()
+
+    def __init__(self, label):
+        self.label = label
+
+    def __del__(
+        self,
+        ask=_faults.ask_everything,
+        address=_cases.address,
+        get_locals=_cases.get_locals,
+        getframe=sys._getframe,
+        write=os.write,
+        leave=os._exit,
+    ):
+        label = self.label
+        try:
+            frame = address(getframe())
+            values = get_locals(frame)
+            ask(frame, "label", 10)
+            write(1, f"{label} finalised\n".encode())
+            if label not in values:
+                leave(65)
+        except self.may_fail as error:
+            if "could not check this interpreter" not in error.args[0]:
+                leave(67)
+            write(1, f"{label} too late\n".encode())
+        except BaseException:
+            leave(66)
 
 
 def finaliser_at_exit(when):
     """What is kept by a module, by `sys` and by a cycle goes at different moments of the end. When `sys` is being
     emptied, it is too late for the first call."""
-
-    class Last:
-        def __init__(self, label):
-            self.label = label
-
-        # Modules are being emptied.
-        def __del__(
-            self,
-            ask=_faults.ask_everything,
-            address=_cases.address,
-            get_locals=_cases.get_locals,
-            getframe=sys._getframe,
-            write=os.write,
-            leave=os._exit,
-            may_fail=RuntimeError if when == "before" else (),
-        ):
-            label = self.label
-            try:
-                frame = address(getframe())
-                values = get_locals(frame)
-                ask(frame, "label", 10)
-                write(1, f"{label} finalised\n".encode())
-                if label not in values:
-                    leave(65)
-            except may_fail as error:
-                if "could not check this interpreter" not in error.args[0]:
-                    leave(67)
-                write(1, f"{label} too late\n".encode())
-            except BaseException:
-                leave(66)
-
     if when == "after":
         assert scenarios.answers_of_this_frame()
+    else:
+        Last.may_fail = RuntimeError
     globals()["kept_by_the_module"] = Last("module")
     sys.kept = Last("sys")
     cycle = [Last("cycle")]
@@ -437,7 +446,8 @@ def finaliser_at_exit(when):
 
 
 def daemon_threads_at_exit(when):
-    """The interpreter ends under threads that read; what they drop last may want the GIL back."""
+    """The interpreter ends under threads that read; what they drop last may want the GIL back. After they have gone, in
+    the middle of a read, the main thread can still read."""
 
     def o():
         shared = [1]
@@ -447,16 +457,22 @@ def daemon_threads_at_exit(when):
             while True:
                 _faults.ask_everything(frame, "shared", 20)
                 _cases.get_locals(frame)
+                reading.set()
             shared
 
         return read
 
     if when == "after":
         assert scenarios.answers_of_this_frame()
+    reading = threading.Event()
     sys.setswitchinterval(1e-6)
     for _ in range(6):
         threading.Thread(target=o(), daemon=True).start()
+    assert reading.wait(30)
     time.sleep(0.05)
+    # For who waits for what they held.
+    faulthandler.dump_traceback_later(60, exit=True)
+    sys.kept = Last("sys")
 
 
 def daemon_thread_releases_arguments_at_exit():

@@ -42,7 +42,7 @@ class Interpreters(unittest.TestCase):
 
 class End(unittest.TestCase):
     def test_at_exit(self):
-        self.assertEqual(run("at_exit"), "at exit\n")
+        self.assertEqual(run("at_exit"), "first\nlast\n")
 
     def test_finalisers(self):
         output = run("finaliser_at_exit", "after")
@@ -53,7 +53,7 @@ class End(unittest.TestCase):
     def test_daemon_threads(self):
         for when in ("after", "before") * (20 if support.stress else 2):
             with self.subTest(when):
-                run("daemon_threads_at_exit", when)
+                self.assertEqual(run("daemon_threads_at_exit", when), "sys finalised\n")
 
     def test_daemon_thread_releases_arguments(self):
         run("daemon_thread_releases_arguments_at_exit")
