@@ -8,7 +8,7 @@ use pyo3_ffi as ffi;
 use pyo3_ffi::PyObject;
 
 use crate::object::Object;
-use crate::runtime::Symbols;
+use crate::runtime::{Obscure, Symbols, attribute, missing, text};
 
 /// `PyUnstable_InterpreterFrame_GetCode`: a new reference, for a shim frame to no code.
 pub type CodeOfFrame = unsafe extern "C" fn(frame: usize) -> *mut PyObject;
@@ -31,10 +31,9 @@ pub struct Exported {
 }
 
 impl Exported {
-    /// Looks everything up, or answers the name that every supported interpreter
-    /// exports and this one does not.
-    pub fn find(symbols: &Symbols) -> Result<Self, &'static CStr> {
-        let find = |name: &'static CStr| symbols.find(name).ok_or(name);
+    /// Looks everything up that every supported interpreter exports.
+    pub fn find(symbols: &Symbols) -> Result<Self, Obscure> {
+        let find = |name: &'static CStr| symbols.find(name).ok_or_else(|| missing(name));
         let of_frame = |name: &'static CStr| {
             symbols.find(name).map(|address| {
                 // SAFETY: both names have had this signature since they exist.
@@ -43,7 +42,24 @@ impl Exported {
         };
         let code = symbols.find(c"PyUnstable_InterpreterFrame_GetCode");
         let line_of_code = find(c"PyCode_Addr2Line")?.as_ptr();
-        let object = |name| find(name).map(|address| address.as_ptr() as usize);
+        // Objects are told by these addresses alone: they must be what they say.
+        let type_named = |symbol, name| {
+            let address = find(symbol)?.as_ptr();
+            // SAFETY: these symbols are static type objects.
+            let ty = unsafe { Object::from_borrowed_ptr(address.cast()) };
+            let found = ty.and_then(|ty| attribute(&ty, c"__name__"));
+            match found.and_then(|found| text(&found)) {
+                Some(found) if found == name => Ok(address as usize),
+                Some(found) => Err(Obscure::Missing(format!(
+                    "{} is the type '{found}', not '{name}'",
+                    symbol.to_string_lossy()
+                ))),
+                None => Err(Obscure::Failed(format!(
+                    "{}.__name__ is not to be had",
+                    symbol.to_string_lossy()
+                ))),
+            }
+        };
         Ok(Self {
             code: code.map(|address| {
                 // SAFETY: that name has had this signature since 3.12.
@@ -53,11 +69,11 @@ impl Exported {
             line: of_frame(c"PyUnstable_InterpreterFrame_GetLine"),
             // SAFETY: the signature of that name, in every version.
             line_of_code: unsafe { std::mem::transmute::<*mut c_void, LineOfCode>(line_of_code) },
-            frame_type: object(c"PyFrame_Type")?,
+            frame_type: type_named(c"PyFrame_Type", "frame")?,
             generator_types: [
-                object(c"PyGen_Type")?,
-                object(c"PyCoro_Type")?,
-                object(c"PyAsyncGen_Type")?,
+                type_named(c"PyGen_Type", "generator")?,
+                type_named(c"PyCoro_Type", "coroutine")?,
+                type_named(c"PyAsyncGen_Type", "async_generator")?,
             ],
         })
     }

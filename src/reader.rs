@@ -216,15 +216,7 @@ fn wait() {
 fn choose_for_running() -> Result<Reader, Error> {
     let symbols = Symbols::open();
     let forced = Forced::from_environment()?;
-    let runtime = Runtime::inspect(&symbols).map_err(|obscure| match obscure {
-        Obscure::Missing(reason) => Error::Unsupported {
-            interpreter: "this interpreter".into(),
-            reason: reason.into(),
-        },
-        Obscure::Failed(reason) => Error::Interrupted {
-            reason: reason.into(),
-        },
-    })?;
+    let runtime = Runtime::inspect(&symbols).map_err(|it| it.error("this interpreter"))?;
     choose(&runtime, &symbols, forced)
 }
 
@@ -271,9 +263,9 @@ pub fn choose(
     if runtime.implementation != "cpython" || runtime.minor().is_none_or(|minor| minor < 11) {
         return Err(unsupported(format!("it needs {}", supported())));
     }
-    let missing = |name: &CStr| unsupported(format!("{} is not exported", name.to_string_lossy()));
-    Running::attach(symbols).map_err(missing)?;
-    let exported = Exported::find(symbols).map_err(missing)?;
+    let obscure = |obscure: Obscure| obscure.error(runtime);
+    Running::attach(symbols).map_err(|name| obscure(runtime::missing(name)))?;
+    let exported = Exported::find(symbols).map_err(obscure)?;
     // Proved even where the official function is used: it answers the questions
     // that the official API does not.
     let layout = match layout(runtime, &exported, symbols) {

@@ -16,6 +16,7 @@ use cfg_if::cfg_if;
 use pyo3_ffi as ffi;
 use pyo3_ffi::PyObject;
 
+use crate::error::Error;
 use crate::layout::{DEBUG_OFFSETS_SIZE, Immortality, Layout, Row};
 use crate::object::Object;
 use crate::read::Interpreter;
@@ -556,6 +557,21 @@ pub enum Obscure {
     Failed(String),
 }
 
+impl Obscure {
+    /// The refusal of that interpreter, or why there is none yet.
+    pub fn error(self, interpreter: impl fmt::Display) -> Error {
+        match self {
+            Self::Missing(reason) => Error::Unsupported {
+                interpreter: interpreter.to_string().into(),
+                reason: reason.into(),
+            },
+            Self::Failed(reason) => Error::Interrupted {
+                reason: reason.into(),
+            },
+        }
+    }
+}
+
 impl Runtime {
     /// Asks the running interpreter. Needs an attached thread.
     pub fn inspect(symbols: &Symbols) -> Result<Self, Obscure> {
@@ -707,11 +723,14 @@ pub fn text(object: &Object) -> Option<String> {
     String::from_utf8(bytes.to_vec()).ok()
 }
 
+/// That a name is not exported.
+pub fn missing(name: &CStr) -> Obscure {
+    Obscure::Missing(format!("{} is not exported", name.to_string_lossy()))
+}
+
 fn basicsize(symbols: &Symbols, name: &'static CStr) -> Result<usize, Obscure> {
     let text = || name.to_string_lossy();
-    let address = symbols
-        .find(name)
-        .ok_or_else(|| Obscure::Missing(format!("{} is not exported", text())))?;
+    let address = symbols.find(name).ok_or_else(|| missing(name))?;
     let failed = || Obscure::Failed(format!("{}.__basicsize__ is not to be had", text()));
     // SAFETY: these symbols are static type objects.
     let ty = unsafe { Object::from_borrowed_ptr(address.cast().as_ptr()) };

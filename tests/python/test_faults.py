@@ -55,8 +55,13 @@ REQUIRED = {
     "PyThreadState_LeaveTracing",
 }
 
-# Nothing but a question about such a generator would tell that these are other types.
-UNPROVED = ("PyCoro_Type", "PyAsyncGen_Type")
+# By these, objects are told that hold frames.
+NAMES = {
+    "PyFrame_Type": "frame",
+    "PyGen_Type": "generator",
+    "PyCoro_Type": "coroutine",
+    "PyAsyncGen_Type": "async_generator",
+}
 
 # Where the words of _Py_DebugOffsets are that say the same as a table.
 WORDS = {
@@ -125,8 +130,10 @@ def alias(name, other):
         return SUPPORTED if VERSION < (3, 13) else (f"object.__basicsize__: expected 32, found {found}",)
     if name == "_Py_stackref_get_object":
         return ("Py_STACKREF_DEBUG", "use one without")
-    if name == "_Py_NegativeRefcount" or name in UNPROVED:
+    if name == "_Py_NegativeRefcount":
         return ACCEPTED
+    if name in NAMES:
+        return (rf"{name} is the type '\w+', not '{NAMES[name]}'$",)
     canary = "canary frame before it starts, slot 3 .free.: expected 1, .*, found 0, result NULL"
     if name == "PyCell_Type":
         return (canary,)
@@ -137,9 +144,6 @@ def alias(name, other):
     if right.__basicsize__ != wrong.__basicsize__:
         return (rf"{label}.__basicsize__: expected \d+, found {wrong.__basicsize__}",)
     return {
-        # Nothing but the size is of interest.
-        "PyFrame_Type": ACCEPTED,
-        "PyGen_Type": ACCEPTED,
         "PyFunction_Type": ("canary frame ",),
         "PyCode_Type": ("canary frames seen",),
     }[name]
