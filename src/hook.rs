@@ -263,6 +263,44 @@ fn in_chain(
     }
 }
 
+/// Which entries are called if `top` is; `None` if something of somebody else's is among
+/// them: nobody knows what that calls.
+fn called(registry: &[Entry], mut top: Installed, evaluation: &Evaluation) -> Option<Vec<usize>> {
+    let mut called = Vec::new();
+    while top.function as usize != evaluation.default as usize {
+        let is_top = |slot: usize| ENTRIES[slot] as usize == top.function as usize;
+        let index = registry
+            .iter()
+            .position(|entry| entry.state != State::Removed && entry.slot.is_some_and(is_top))?;
+        called.push(index);
+        top = registry[index].before;
+    }
+    Some(called)
+}
+
+/// Marks hooks as removed that nobody calls any more, because somebody has put back
+/// what was installed before them: those that have nothing to do, and `asked`, which is
+/// to be installed. (The others may have been put away for a moment.)
+fn settle(
+    registry: &mut [Entry],
+    interpreter: *mut c_void,
+    top: Installed,
+    evaluation: &Evaluation,
+    asked: impl Fn(&Entry) -> bool,
+) {
+    let called = called(registry, top, evaluation);
+    for (index, entry) in registry.iter_mut().enumerate() {
+        // What it calls itself does not call it.
+        let is_lost = entry.record().next as usize == top.function as usize
+            || called.as_ref().is_some_and(|all| !all.contains(&index));
+        let is_done = entry.state == State::PassesOn || asked(entry);
+        if entry.interpreter == interpreter as usize && is_lost && is_done {
+            entry.stop();
+            entry.state = State::Removed;
+        }
+    }
+}
+
 /// So many removed hooks of an interpreter keep their slots, the last ones: they are
 /// likely to be installed again, and somebody may still know their functions.
 const KEPT: usize = 8;
@@ -327,6 +365,7 @@ pub(crate) unsafe fn install(
     let (slot, before, outcome) = {
         let mut registry = registry();
         let is_it = |entry: &Entry| entry.is(interpreter, function, data);
+        settle(&mut registry, interpreter, current, evaluation, is_it);
         if registry
             .iter()
             .any(|entry| is_it(entry) && entry.state == State::Active)
@@ -405,6 +444,7 @@ pub(crate) unsafe fn remove(function: Function, data: *mut c_void) -> Result<boo
             return Ok(false);
         };
         entry.stop();
+        settle(&mut registry, interpreter, current, evaluation, |_| false);
         let before = below(&mut registry, interpreter, current);
         trim(&mut registry, interpreter, evaluation);
         before
@@ -471,6 +511,7 @@ fn end_hooks(interpreter: *mut c_void) {
                 entry.stop();
             }
         }
+        settle(&mut registry, interpreter, current, evaluation, |_| false);
         below(&mut registry, interpreter, current)
     };
     // SAFETY: as above.

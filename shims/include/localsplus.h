@@ -417,6 +417,10 @@ typedef PyObject *(*localsplus_hook_function)(PyThreadState *thread, struct _PyI
  * RuntimeError if 64 hooks are installed in the process or this interpreter has no
  * eval-frame functions, MemoryError.
  *
+ * If somebody puts back what was installed before a hook, it is called no more, and to
+ * install it again is answered with 1. (With 0 if a function of somebody else's is
+ * installed by then that was not there before: nobody knows what it calls.)
+ *
  * All threads of the interpreter run through it; other interpreters do not. `data`
  * must stay valid until the interpreter ends, even if the hook is removed: another
  * thread may be inside. CPython calls no eval-frame function for what one of its

@@ -237,6 +237,22 @@ hooks_foreign(PyObject *Py_UNUSED(module), PyObject *on)
     Py_RETURN_NONE;
 }
 
+/* swap(address), or swap(None) for the interpreter's own function: install that, and answer what was installed. */
+static PyObject *
+hooks_swap(PyObject *Py_UNUSED(module), PyObject *address)
+{
+    PyInterpreterState *interpreter = PyInterpreterState_Get();
+    void *function = address == Py_None ? (void *)_PyEval_EvalFrameDefault : PyLong_AsVoidPtr(address);
+    if (function == NULL) {
+        return NULL;
+    }
+    PyObject *before = PyLong_FromVoidPtr((void *)_PyInterpreterState_GetEvalFrameFunc(interpreter));
+    if (before != NULL) {
+        _PyInterpreterState_SetEvalFrameFunc(interpreter, (_PyFrameEvalFunction)function);
+    }
+    return before;
+}
+
 /* "default", "foreign" or "other". */
 static PyObject *
 hooks_installed(PyObject *Py_UNUSED(module), PyObject *Py_UNUSED(args))
@@ -273,6 +289,7 @@ static PyMethodDef methods[] = {
     {"consume", hooks_consume, METH_O, NULL},
     {"evaluate", hooks_evaluate, METH_VARARGS, NULL},
     {"foreign", hooks_foreign, METH_O, NULL},
+    {"swap", hooks_swap, METH_O, NULL},
     {"installed", hooks_installed, METH_NOARGS, NULL},
 #if PY_VERSION_HEX >= 0x030F0000
     {"allow_specialization", hooks_allow_specialization, METH_O, NULL},

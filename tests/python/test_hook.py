@@ -33,7 +33,13 @@ class HookTest(unittest.TestCase):
     def setUp(self):
         self.assertEqual(hooks.installed(), "default")
         hooks.watch(call.__code__)
-        self.addCleanup(lambda: self.assertEqual(hooks.installed(), "default"))
+        self.addCleanup(self.check_that_nothing_is_left)
+
+    def check_that_nothing_is_left(self):
+        # Whatever it is, the next test shall not suffer from it.
+        installed = hooks.installed()
+        hooks.swap(None)
+        self.assertEqual(installed, "default")
 
     def order(self):
         """Calls `call`: which hooks saw that, in which order."""
@@ -191,6 +197,37 @@ class Chains(HookTest):
         hooks.remove(0)
         self.assertEqual((hooks.installed(), self.order()), ("foreign", "F"))
         hooks.foreign(False)
+
+    def test_a_foreign_hook_puts_back_what_was_below_it(self):
+        hooks.foreign(True)
+        hooks.install(0)
+        hooks.foreign(False)
+        self.assertEqual((hooks.installed(), self.order()), ("default", ""))
+        self.assertIs(hooks.install(0), True, "it was gone")
+        self.assertEqual(self.order(), "a")
+        self.assertIs(hooks.install(0), False)
+        hooks.remove(0)
+        self.assertEqual(hooks.installed(), "default")
+
+    def test_put_away_for_a_moment(self):
+        hooks.install(0)
+        installed = hooks.swap(None)
+        self.assertIs(hooks.install(1), True)
+        self.assertEqual(self.order(), "b")
+        hooks.remove(1)
+        hooks.swap(installed)
+        self.assertEqual(self.order(), "a")
+        hooks.remove(0)
+
+    def test_put_away_takes_no_room(self):
+        for number in range(3 * ROOM):
+            hooks.foreign(True)
+            self.assertIs(hooks.install(number % 2), True)
+            hooks.foreign(False)
+            if number % 3:
+                self.assertIs(hooks.remove(number % 2), True)
+        for number in range(2):
+            hooks.remove(number)
 
 
 @unittest.skipIf(VERSION < (3, 15), "this setting came with 3.15")
