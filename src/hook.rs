@@ -358,8 +358,15 @@ pub(crate) unsafe fn install(
 ) -> Result<Outcome, Error> {
     let evaluation = evaluation()?;
     let interpreter = evaluation.interpreter();
+    // To make it may run the garbage collector (3.11), and that anything, this function
+    // too: not while we have the turn.
+    // SAFETY: this is the calling thread's interpreter; the answer is borrowed, or NULL
+    // without an exception.
+    let dict = unsafe { ffi::PyInterpreterState_GetDict(interpreter.cast()) };
+    // SAFETY: the interpreter keeps its dict alive while we take a reference.
+    let dict = unsafe { Object::from_borrowed_ptr(dict) }.ok_or(Error::NoMemory)?;
     let _turn = turn();
-    watch(interpreter)?;
+    watch(interpreter, &dict)?;
     // SAFETY: this is the calling thread's interpreter.
     let current = unsafe { evaluation.installed(interpreter) };
     let (slot, before, outcome) = {
@@ -456,16 +463,15 @@ pub(crate) unsafe fn remove(function: Function, data: *mut c_void) -> Result<boo
 
 const CAPSULE: *const c_char = c"localsplus hooks".as_ptr();
 
-/// Has [`end`] called when the interpreter ends. The calling thread has the turn.
-fn watch(interpreter: *mut c_void) -> Result<(), Error> {
-    let interrupted = || Error::Interrupted {
+fn interrupted() -> Error {
+    Error::Interrupted {
         reason: Interruption::take().into(),
-    };
-    // SAFETY: this is the calling thread's interpreter; the answer is borrowed, or NULL
-    // without an exception.
-    let dict = unsafe { ffi::PyInterpreterState_GetDict(interpreter.cast()) };
-    // SAFETY: the interpreter keeps its dict alive while we take a reference.
-    let dict = unsafe { Object::from_borrowed_ptr(dict) }.ok_or(Error::NoMemory)?;
+    }
+}
+
+/// Has [`end`] called when the interpreter, whose dict this is, ends. The calling thread
+/// has the turn.
+fn watch(interpreter: *mut c_void, dict: &Object) -> Result<(), Error> {
     // Every copy of this library in the process has hooks of its own.
     let key = c_string(format!("localsplus hooks {:p}", &raw const RECORDS));
     // SAFETY: the text is a C string.

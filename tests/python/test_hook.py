@@ -376,6 +376,38 @@ class Subinterpreters(HookTest):
         hooks.remove(0)
 
 
+class Collections(unittest.TestCase):
+    """What is allocated for the first hook starts a collection, and a finaliser that installs another one."""
+
+    SOURCE = """
+import sys
+sys.path[:] = {path!r}
+import gc
+import _hooks as hooks
+class Cycle:
+    def __init__(self):
+        self.me = self
+    def __del__(self):
+        hooks.install(1)
+gc.collect()
+gc.disable()
+Cycle()
+# None is free to be used again: whatever is made is allocated.
+dicts = [{{}} for _ in range(1000)]
+gc.set_threshold(1)
+gc.enable()
+hooks.install(0)
+gc.disable()
+gc.collect()
+print(hooks.remove(1), hooks.remove(0), hooks.installed())
+"""
+
+    def test_first_hook(self):
+        source = self.SOURCE.format(path=sys.path)
+        process = subprocess.run([sys.executable, "-c", source], capture_output=True, text=True, timeout=30)
+        self.assertEqual((process.stdout, process.stderr), ("True True default\n", ""))
+
+
 class TheEnd(unittest.TestCase):
     """The process ends with hooks in place."""
 
