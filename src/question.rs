@@ -44,7 +44,8 @@ pub enum State {
     /// function that is handed the frame of a generator to go on with sees this, also
     /// the first time.
     Executing,
-    /// In a generator, at a `yield` or `await`.
+    /// In a generator, at a `yield` or `await`. Before 3.14, already while trace and
+    /// profile functions and sys.monitoring are told of that.
     Suspended,
     /// It has returned, or raised. If a frame object has survived it, the locals are
     /// still there; in a generator they are not.
@@ -306,6 +307,21 @@ impl<L: Layout, I: Interpreter> PythonFrame<L, I> {
         }
     }
 
+    /// Whether the frame is linked to the one below it.
+    fn runs(&self) -> bool {
+        let row: &Row = &const { L::ROW };
+        match self.state() {
+            State::Executing => true,
+            // Before 3.14, that is so already while tools are told of the yield.
+            State::Suspended => {
+                row.frame.stack_top_kind == StackTop::Index
+                    && self.frame_word(row.frame.previous) != 0
+                    && self.is_linked()
+            }
+            _ => false,
+        }
+    }
+
     /// For a frame that a frame object owns.
     fn is_cleared(&self) -> bool {
         match self.count() {
@@ -451,7 +467,7 @@ unsafe fn previous<L: Layout, I: Interpreter>(frame: usize) -> Result<Option<Non
         }
         // A frame that does not run is not linked to any other, whatever its field
         // may hold.
-        Ok(python) if python.state() != State::Executing => return Ok(None),
+        Ok(python) if !python.runs() => return Ok(None),
         // SAFETY: every frame has this field.
         Ok(_) | Err(Fault::Shim) => unsafe { field(frame, row.frame.previous) },
         Err(fault) => return Err(fault),

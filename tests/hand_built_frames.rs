@@ -990,11 +990,15 @@ for_every_layout! {
         callee.link(JUNK);
         callee.not_started();
         assert_eq!(callee.previous(), 0);
-        for state in [callee.row.generator.created, callee.row.generator.executing - 1] {
+        for state in [callee.row.generator.created, callee.row.generator.finished] {
             callee.generator_state(state);
             assert_eq!(callee.previous(), 0, "state {state}");
         }
-        callee.generator_state(callee.row.generator.finished);
+        if callee.row.minor < 14 {
+            // Otherwise the calling thread is asked whether it runs it after all.
+            callee.link(0);
+        }
+        callee.generator_state(callee.row.generator.executing - 1);
         assert_eq!(callee.previous(), 0);
         callee.generator_state(callee.row.generator.executing);
         callee.link(shim.frame.address());

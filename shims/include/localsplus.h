@@ -309,6 +309,8 @@ LOCALSPLUS_API int localsplus_line(struct _PyInterpreterFrame *frame);
  *                        called. A hook that is handed the frame of a generator to
  *                        go on with sees this, also the first time.
  *  LOCALSPLUS_SUSPENDED  in a generator, at a yield or await.
+ *                        Before 3.14, already while trace and profile functions
+ *                        and sys.monitoring are told of that.
  *  LOCALSPLUS_FINISHED   it has returned or raised. If a frame object has survived
  *                        it, the locals are still there; in a generator they are
  *                        not.

@@ -516,6 +516,44 @@ class Walking(unittest.TestCase):
         self.assertEqual(len(found), 4)
         self.assertEqual([code.co_name for code in found[1][:2]], ["h", "g"])
 
+    def test_told_of_a_yield(self):
+        def g():
+            yield 1
+
+        def delegating():
+            yield from g()
+
+        def told(frame, *event):
+            if frame.f_code is g.__code__:
+                address = q.frame_of_object(frame)
+                below = [address := q.previous(address) for _ in range(2)]
+                found.append([q.code(address).co_name for address in below])
+            return told
+
+        def on_yield(code, *value):
+            told(sys._getframe(2))
+
+        expected = ["delegating", "test_told_of_a_yield"]
+        for way in ("trace", "profile", "monitoring"):
+            found = []
+            generator = delegating()
+            if way == "trace":
+                with tracing(told):
+                    next(generator)
+            elif way == "profile":
+                sys.setprofile(told)
+                next(generator)
+                sys.setprofile(None)
+            elif VERSION >= (3, 12):
+                with monitoring(on_yield, "PY_YIELD"):
+                    next(generator)
+            else:
+                continue
+            self.assertTrue(found)
+            self.assertEqual([names for names in found if names != expected], [], way)
+            # And when it waits.
+            self.assertIsNone(q.previous(_oracle.frame_of_generator(generator)))
+
     def test_current_frame(self):
         def t():
             return q.current_frame(), q.frame_of_object(sys._getframe())
