@@ -174,10 +174,11 @@ pub enum Error {
     )]
     Choosing,
     /// Something got in the way of checking the interpreter, so that nothing was
-    /// decided: the next call tries again. (In C this is the exception that did, if
+    /// decided, or a key raised an exception that compares itself with a name: the next
+    /// call tries again. (In C this is the exception that did, if
     /// it was one, or `RuntimeError`. In Rust an exception of its type is raised in
     /// this thread as soon as it runs Python again, so that Ctrl-C is not lost.)
-    #[error("localsplus could not check this interpreter ({reason}); the next call tries again")]
+    #[error("localsplus was interrupted ({reason}); the next call tries again")]
     Interrupted {
         /// The exception's type, or what was in the way.
         reason: Box<str>,

@@ -18,7 +18,7 @@ use crate::layout::Layout;
 use crate::object::Object;
 use crate::read::{Fault, Interpreter, PythonFrame, flags, kind};
 use crate::reader::{Question, Reader};
-use crate::runtime::{PendingException, Symbols};
+use crate::runtime::{Interruption, PendingException, Symbols};
 
 /// The first slot from `start` on whose name is this very object.
 ///
@@ -283,9 +283,7 @@ impl Namespace {
         };
         // SAFETY: the thread is attached.
         if value.is_none() && !unsafe { ffi::PyErr_Occurred() }.is_null() {
-            // SAFETY: as above.
-            unsafe { ffi::PyErr_Clear() };
-            return Err(Error::NoMemory);
+            return Err(raised());
         }
         Ok(value)
     }
@@ -379,8 +377,7 @@ pub unsafe fn dict(reader: &'static Reader, frame: usize) -> Result<Object, Erro
     };
     // SAFETY: both give a reference away, or answer NULL.
     let Some(dict) = (unsafe { Object::from_owned_ptr(dict) }) else {
-        // SAFETY: the thread is attached; the exception is looked at below.
-        return Err(no_memory_or(Error::NotADict));
+        return Err(raised());
     };
     // SAFETY: `names` is a tuple.
     let count = unsafe { ffi::PyTuple_Size(names.as_ptr()) };
@@ -413,7 +410,7 @@ pub unsafe fn dict(reader: &'static Reader, frame: usize) -> Result<Object, Erro
         };
         // SAFETY: a dict, a `str` and an object, all alive.
         if unsafe { ffi::PyDict_SetItem(dict.as_ptr(), name, value.as_ptr()) } < 0 {
-            return Err(no_memory_or(Error::NoMemory));
+            return Err(raised());
         }
     }
     Ok(dict)
@@ -453,6 +450,23 @@ pub fn no_memory_or(other: Error) -> Error {
         return Error::NoMemory;
     }
     other
+}
+
+/// The error for the exception that is set while a namespace is read: what one of its
+/// keys has raised is the caller's.
+#[cold]
+fn raised() -> Error {
+    // SAFETY: a static that the interpreter has set long ago.
+    let memory_error = unsafe { ffi::PyExc_MemoryError };
+    // SAFETY: the thread is attached.
+    if unsafe { ffi::PyErr_ExceptionMatches(memory_error) } != 0 {
+        // SAFETY: as above.
+        unsafe { ffi::PyErr_Clear() };
+        return Error::NoMemory;
+    }
+    Error::Interrupted {
+        reason: Interruption::take().into(),
+    }
 }
 
 /// A new `str`.
@@ -532,12 +546,14 @@ impl Frame<'_> {
     ///
     /// # Errors
     /// [`Error::NoSuchName`] and [`Error::NoMemory`]; in a module or class body
-    /// [`Error::NotADict`], and [`Error::Unanswerable`] if the provider is "official"
-    /// and this version's layout is not known.
+    /// [`Error::NotADict`], [`Error::Interrupted`] if a key of the namespace that is no
+    /// `str` raises an exception, and [`Error::Unanswerable`] if the provider is
+    /// "official" and this version's layout is not known.
     pub fn get_by_name(&self, name: &str) -> Result<Option<Object>, Error> {
         let name = new_str(name)?;
         // SAFETY: as above.
-        unsafe { get(self.reader, self.address(), name.as_non_null()) }
+        let value = unsafe { get(self.reader, self.address(), name.as_non_null()) };
+        value.inspect_err(|_| Interruption::postpone())
     }
 
     /// A new dict of all names that have a value, as [`get_by_name`](Self::get_by_name)
@@ -564,6 +580,6 @@ impl Frame<'_> {
     /// As [`get_by_name`](Self::get_by_name), without [`Error::NoSuchName`].
     pub fn dict(&self) -> Result<Object, Error> {
         // SAFETY: as above.
-        unsafe { dict(self.reader, self.address()) }
+        unsafe { dict(self.reader, self.address()) }.inspect_err(|_| Interruption::postpone())
     }
 }

@@ -204,7 +204,7 @@ LOCALSPLUS_API PyObject *localsplus_name_map(struct _PyInterpreterFrame *frame);
  *     as for localsplus_get_local.
  * A namespace of a class derived from dict is read as the dict that it is. Runs no
  * Python code, unless the namespace has keys that are no str and compare
- * themselves with it. Since 0.1. */
+ * themselves with it: what they raise is the exception. Since 0.1. */
 LOCALSPLUS_API int localsplus_get_by_name(struct _PyInterpreterFrame *frame, PyObject *name, PyObject **result);
 
 /* A new dict of all names that have a value, as localsplus_get_by_name answers

@@ -424,7 +424,7 @@ class Last:
             if label not in values:
                 leave(65)
         except self.may_fail as error:
-            if "could not check this interpreter" not in error.args[0]:
+            if "was interrupted" not in error.args[0]:
                 leave(67)
             write(1, f"{label} too late\n".encode())
         except BaseException:

@@ -164,7 +164,7 @@ def lie(name, behaviour):
     # No verdict: the next call tries again, and fails again.
     return {
         "_PyInterpreterState_SetEvalFrameFunc": ("another eval-frame function was installed meanwhile",),
-        "Py_CompileString": ("could not check this interpreter",),
+        "Py_CompileString": ("was interrupted",),
     }[name]
 
 

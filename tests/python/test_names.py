@@ -468,6 +468,24 @@ class ClassBodiesAndModules(unittest.TestCase):
 
         self.assertEqual(looked()[0]["RED"], 1)
 
+    def test_a_key_that_raises(self):
+        class Key:
+            def __hash__(self):
+                return hash("x")
+
+            def __eq__(self, other):
+                raise KeyboardInterrupt("from the key")
+
+        def ask(question):
+            address = _cases.address(sys._getframe(1))
+            with self.assertRaisesRegex(KeyboardInterrupt, "from the key"):
+                question(address)
+
+        space = {"ask": ask, "names": _names}
+        exec("ask(lambda address: names.get_by_name(address, 'x', None))", space, {Key(): 1})
+        if INLINED_COMPREHENSIONS:
+            exec("[ask(names.dict) for x in [1]]", space, {Key(): 1})
+
     def test_no_dict(self):
         class Mapping:
             def __init__(self):
