@@ -97,8 +97,9 @@ impl Frame<'_> {
     ///
     /// `replacement` is a code object, which is run with the function's closure (by the
     /// names of free variables), globals and builtins; or a callable, which is called.
-    /// In place of a module or class body, a code object runs in its namespace. A code
-    /// object needs the same kinds of parameters. Of a generator or coroutine function,
+    /// In place of a module or class body, a code object runs in its namespace, with the
+    /// builtins that the globals name by then. A code object needs the same kinds of
+    /// parameters. Of a generator or coroutine function,
     /// the call that makes the generator is replaced.
     ///
     /// Tools (sys.settrace, sys.setprofile, sys.monitoring), tracebacks and

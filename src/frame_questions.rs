@@ -68,7 +68,7 @@ impl<'a> Frame<'a> {
         self.ask_object("the function", |questions| questions.function)
     }
 
-    /// The namespace of the module (`f_globals`), a dict.
+    /// The namespace of the module (`f_globals`), a dict, or on 3.15 perhaps a frozendict.
     ///
     /// ```
     /// # include!(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/embedding/doc_test.rs"));

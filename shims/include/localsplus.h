@@ -266,9 +266,9 @@ LOCALSPLUS_API void localsplus_arguments_clear(localsplus_arguments *arguments);
  *     or a frame without Python code. Since 0.1. */
 LOCALSPLUS_API int localsplus_function(struct _PyInterpreterFrame *frame, PyObject **result);
 
-/* A new reference to the frame's globals (f_globals), a dict; NULL with an
- * exception, which is ValueError where localsplus_function answers 0: they belong
- * to the function. Since 0.1. */
+/* A new reference to the frame's globals (f_globals), a dict, or on 3.15 perhaps a
+ * frozendict; NULL with an exception, which is ValueError where localsplus_function
+ * answers 0: they belong to the function. Since 0.1. */
 LOCALSPLUS_API PyObject *localsplus_globals(struct _PyInterpreterFrame *frame);
 
 /* The same for where names are looked up that are not in the globals
@@ -468,14 +468,16 @@ LOCALSPLUS_API int localsplus_consume(struct _PyInterpreterFrame *frame);
  *  - a code object: it is run with the function's globals, builtins and closure (cells
  *    are found by the names of free variables). It needs the same kinds of parameters;
  *    defaults have been filled in. In place of a module or class body it runs in that
- *    namespace.
+ *    namespace, with the builtins that the globals name by then.
  *  - a callable: it is called.
  * Of a generator, coroutine or async generator function, the call that makes the
  * generator is replaced, never a resumption.
  *
  * Tools, tracebacks and sys._getframe see a call of the replacement by the caller, and
  * nothing of the frame. Eval-frame functions see the replacement's frame, too: a hook
- * must know what it has put in itself. Arguments live until the call returns.
+ * must know what it has put in itself. (A replacement that is replaced in turn,
+ * without end, overflows the C stack: no frame ever runs that the recursion limit
+ * would count.) Arguments live until the call returns.
  *
  * ValueError that names 'frame' (it has begun to run, or runs no Python code), and
  * RuntimeError if localsplus refuses this interpreter: the frame is as it was. After
