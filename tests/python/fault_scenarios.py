@@ -195,12 +195,14 @@ EVALUATION = (
 def hooks_without_a_provider():
     """A hook needs nothing but the functions of PEP 523."""
     kind, name = os.environ["LOCALSPLUS_FAULT"].split()[:2]
+    # Then the hook is not there, and is installed each time.
+    installs_nothing = kind == "lie" and name == "_PyInterpreterState_SetEvalFrameFunc"
     for function, usual in (("hook_install", 1), ("hook_install", 0), ("hook_remove", 1), ("hook_remove", 0)):
         status, _, error = _faults.ask(function, 0, 0, 0, 0, True, None, "data")
         if kind in ("missing", "null") and name in EVALUATION:
             assert status == -1 and type(error) is RuntimeError, (function, status, error)
             assert str(error).endswith(f"{name} is not exported"), error
-        else:
+        elif not (installs_nothing and function == "hook_install" and status == 1):
             assert (status, error) == (usual, None), (function, status, error)
 
 
@@ -211,7 +213,7 @@ def asked_for(path):
     assert outcome[0] == "provider", outcome
     with open(path, encoding="utf-8") as file:
         names = dict.fromkeys(file.read().split())
-    return [name for name in names if re.match("_?Py(?!Init_)", name)], outcome[1]
+    return [name for name in names if re.match("_?Py(?!Init_|ModExport_)", name)], outcome[1]
 
 
 def faulty_interpreters(path):
