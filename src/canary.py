@@ -6,14 +6,14 @@
 def enclosing(free):
     def canary(plain, boxed):
         late = lambda: (boxed, free)
-        probe()
+        probe(plain)
         returned()
         return late
 
     return canary
 
 
-def probe():
+def probe(plain):
     nested()
 
 

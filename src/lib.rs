@@ -178,6 +178,6 @@ pub mod internals {
     pub use crate::layout::cross_check::{Check, checks, cross_check};
     pub use crate::layout::*;
     pub use crate::read::{Fault, Functions, Interpreter, flags, kind};
-    pub use crate::reader::{Forced, Reader, choose};
-    pub use crate::runtime::{BasicSizes, Obscure, Runtime, Symbols, parse_version};
+    pub use crate::reader::{Forced, Reader, choose, refuse};
+    pub use crate::runtime::{BasicSizes, Counting, Obscure, Runtime, Symbols, parse_version};
 }

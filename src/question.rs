@@ -136,6 +136,8 @@ pub struct Evaluating {
     /// keeps those for ever that are made of code which is not nested in other code, once
     /// it has had a second thread, and later ones until the next garbage collection.
     pub keeps_functions: bool,
+    /// The builtins of a function, which is alive.
+    pub builtins_of_function: unsafe fn(function: usize) -> usize,
     /// `evaluate::share_builtins`.
     pub share_builtins: unsafe fn(from: usize, to: usize),
 }
@@ -189,6 +191,10 @@ impl Questions {
             evaluating: Evaluating {
                 hook_owns_frame: L::ROW.hook_owns_frame,
                 keeps_functions: matches!(L::ROW.build, Build::FreeThreaded),
+                // SAFETY: a field of every function.
+                builtins_of_function: |function| unsafe {
+                    field(function, L::ROW.function.func_builtins)
+                },
                 share_builtins: share_builtins::<L>,
             },
         }

@@ -399,6 +399,11 @@ fn layout(runtime: &Runtime, exported: &Exported, symbols: &Symbols) -> Result<P
             supported()
         )));
     }
+    proved(entry, runtime, symbols)
+}
+
+/// That the row is this interpreter's.
+fn proved(entry: &'static Entry, runtime: &Runtime, symbols: &Symbols) -> Result<Proved, Unusable> {
     let subject = format!("layout {}", entry.row);
     cross_check(&entry.row, runtime).map_err(|mismatch| Unusable::Mismatch {
         subject: subject.clone(),
@@ -420,6 +425,14 @@ fn layout(runtime: &Runtime, exported: &Exported, symbols: &Symbols) -> Result<P
         }
         Err(failure) => Err(Unusable::from_failure(subject, failure)),
     }
+}
+
+/// Why a row does not pass as this interpreter's, if it does not.
+pub fn refuse(entry: &'static Entry, runtime: &Runtime, symbols: &Symbols) -> Option<String> {
+    if let Err(name) = Running::attach(symbols) {
+        return Some(name.to_string_lossy().into_owned());
+    }
+    proved(entry, runtime, symbols).err().map(Unusable::reason)
 }
 
 /// The official functions, proved.

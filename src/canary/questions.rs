@@ -6,7 +6,7 @@ use std::ptr::NonNull;
 use pyo3_ffi as ffi;
 use pyo3_ffi::PyObject;
 
-use super::{Canary, Failure, Moment, interrupted, mismatch};
+use super::{Canary, Failure, Moment, call, interrupted, mismatch};
 use crate::object::Object;
 use crate::question::{Parameter, Questions, State};
 use crate::read::Fault;
@@ -35,6 +35,7 @@ impl Canary<'_> {
             Moment::Entry => {
                 self.below.set(asked.innermost());
                 asked.objects(self, &["function", "globals", "builtins", "closure"])?;
+                asked.builtins_of_function(self)?;
                 asked.object("namespace", questions.namespace, 0)?;
                 asked.object("frame object", questions.frame_object, 0)?;
                 asked.frame("previous", asked.previous(frame)?, 0)?;
@@ -90,7 +91,10 @@ impl Canary<'_> {
                 let found = unsafe { (questions.back_of_object)(address(&object)) };
                 asked.same("f_back", back, found)?;
                 let below = asked.previous(asked.frame)?;
-                asked.frame("previous", below, self.canary_frame.get())
+                asked.frame("previous", below, self.canary_frame.get())?;
+                let clear = attribute(&object, c"clear").ok_or_else(interrupted)?;
+                call(&clear, &[]).ok_or_else(interrupted)?;
+                asked.state(State::Cleared, false)
             }
             Moment::Created => {
                 asked.state(State::Unstarted, true)?;
@@ -206,6 +210,15 @@ impl Asked<'_> {
             self.object(name, ask, expected)?;
         }
         Ok(())
+    }
+
+    /// The field that a function made for a replacement gets.
+    fn builtins_of_function(&self, canary: &Canary<'_>) -> Result<(), Failure> {
+        let [function, builtins] = [&canary.function, &canary.builtins]
+            .map(|object| object.borrow().as_ref().map_or(0, address));
+        // SAFETY: that function is alive.
+        let found = unsafe { (self.questions.evaluating.builtins_of_function)(function) };
+        self.same("builtins of the function", builtins, found)
     }
 
     fn frame(&self, name: &str, found: usize, expected: usize) -> Result<(), Failure> {

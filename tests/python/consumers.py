@@ -37,13 +37,14 @@ def build_extension(name, source, standard):
     return toolchain.extension(name, [built, *libraries], link_library=True)
 
 
-def build_evaluator_rs():
-    """examples/evaluator_rs, built once for all interpreters next to the library under test."""
-    target = os.path.join(os.path.dirname(os.path.dirname(support.toolchain.library)), "evaluator_rs")
-    manifest = os.path.join(REPOSITORY, "examples", "evaluator_rs", "Cargo.toml")
+def build_crate(folder, profile="release"):
+    """A crate of its own, built once for all interpreters next to the library under test: its shared library."""
+    name = os.path.basename(folder)
+    target = os.path.join(os.path.dirname(os.path.dirname(support.toolchain.library)), name)
+    manifest = os.path.join(REPOSITORY, folder, "Cargo.toml")
     if shutil.which("cargo") is None:
-        raise AssertionError("no cargo on PATH to build examples/evaluator_rs with")
-    command = ["cargo", "build", "--quiet", "--release", "--manifest-path", manifest, "--target-dir", target]
+        raise AssertionError(f"no cargo on PATH to build {folder} with")
+    command = ["cargo", "build", "--quiet", "--profile", profile, "--manifest-path", manifest, "--target-dir", target]
     environment = {
         **os.environ,
         "PYO3_BUILD_EXTENSION_MODULE": "1",
@@ -53,4 +54,4 @@ def build_evaluator_rs():
     process = subprocess.run(command, capture_output=True, text=True, env=environment)
     if process.returncode != 0:
         raise AssertionError(f"{shlex.join(command)}\n{process.stderr}")
-    return os.path.join(target, "release", "libevaluator_rs.so")
+    return os.path.join(target, "debug" if profile == "dev" else profile, f"lib{name}.so")

@@ -1,6 +1,7 @@
 """Interpreters that are not what they should be, memory that is not there, counts from the start: scenarios that need a process of their
 own. fault_scenarios.py NAME [ARGUMENT ...] runs the function of that name."""
 
+import faulthandler
 import json
 import os
 import re
@@ -261,6 +262,29 @@ def faults(names):
         yield f"lie PyUnstable_InterpreterFrame_{name} number"
     for name in ("_PyInterpreterState_SetEvalFrameFunc", "Py_CompileString"):
         yield f"lie {name} null"
+
+
+def wrong_rows(path):
+    """What becomes of each column that is wrong, and of none."""
+    import ctypes
+
+    library = ctypes.PyDLL(path)
+    for function in (library.wrong_rows_name, library.wrong_rows_refuse):
+        function.argtypes, function.restype = [ctypes.c_size_t], ctypes.c_char_p
+    columns, outcomes = [], {}
+    while (name := library.wrong_rows_name(len(columns))) is not None:
+        columns.append(name.decode())
+    for number, name in enumerate([*columns, "none"]):
+
+        def refusal():
+            # No trace of a crash that is looked for.
+            faulthandler.disable()
+            os.dup2(os.open(os.devnull, os.O_WRONLY), 2)
+            reason = library.wrong_rows_refuse(number)
+            return ["accepted" if reason is None else reason.decode()]
+
+        outcomes[name] = " ".join(in_a_child({}, refusal))
+    print(json.dumps(outcomes))
 
 
 def main():

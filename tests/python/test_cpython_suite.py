@@ -11,7 +11,7 @@ import threading
 import unittest
 
 import support
-from consumers import REPOSITORY, build_evaluator_rs, build_extension
+from consumers import REPOSITORY, build_crate, build_extension
 from cpython_suite import copying
 from support import VERSION
 
@@ -36,7 +36,7 @@ choices = {}
 def setUpModule():
     build_extension("evaluator", os.path.join(REPOSITORY, "examples", "evaluator", "evaluator.cpp"), "c++17")
     choices["C++"] = "cpp:" + support.toolchain.build_dir
-    choices["Rust"] = "rust:" + build_evaluator_rs()
+    choices["Rust"] = "rust:" + build_crate("examples/evaluator_rs")
 
 
 def has(module):
