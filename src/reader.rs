@@ -16,7 +16,7 @@ use crate::layout::{Build, Entry, Row, TABLE};
 use crate::official::{self, Official};
 use crate::question::Questions;
 use crate::read::{Fault, Functions};
-use crate::runtime::{self, Obscure, PendingException, Running, Runtime, Symbols, detached};
+use crate::runtime::{self, PendingException, Running, Runtime, Symbols, detached};
 
 /// What answers in this process.
 #[derive(Debug)]
@@ -263,9 +263,9 @@ pub fn choose(
     if runtime.implementation != "cpython" || runtime.minor().is_none_or(|minor| minor < 11) {
         return Err(unsupported(format!("it needs {}", supported())));
     }
-    let obscure = |obscure: Obscure| obscure.error(runtime);
-    Running::attach(symbols).map_err(|name| obscure(runtime::missing(name)))?;
-    let exported = Exported::find(symbols).map_err(obscure)?;
+    let attached = Running::attach(symbols).map_err(runtime::missing);
+    let exported = attached.and_then(|()| Exported::find(symbols));
+    let exported = exported.map_err(|obscure| obscure.error(runtime))?;
     // Proved even where the official function is used: it answers the questions
     // that the official API does not.
     let layout = match layout(runtime, &exported, symbols) {
@@ -399,11 +399,16 @@ fn layout(runtime: &Runtime, exported: &Exported, symbols: &Symbols) -> Result<P
             supported()
         )));
     }
-    proved(entry, runtime, symbols)
+    proved(entry, runtime, exported, symbols)
 }
 
 /// That the row is this interpreter's.
-fn proved(entry: &'static Entry, runtime: &Runtime, symbols: &Symbols) -> Result<Proved, Unusable> {
+fn proved(
+    entry: &'static Entry,
+    runtime: &Runtime,
+    exported: &Exported,
+    symbols: &Symbols,
+) -> Result<Proved, Unusable> {
     let subject = format!("layout {}", entry.row);
     cross_check(&entry.row, runtime).map_err(|mismatch| Unusable::Mismatch {
         subject: subject.clone(),
@@ -429,10 +434,13 @@ fn proved(entry: &'static Entry, runtime: &Runtime, symbols: &Symbols) -> Result
 
 /// Why a row does not pass as this interpreter's, if it does not.
 pub fn refuse(entry: &'static Entry, runtime: &Runtime, symbols: &Symbols) -> Option<String> {
-    if let Err(name) = Running::attach(symbols) {
-        return Some(name.to_string_lossy().into_owned());
-    }
-    proved(entry, runtime, symbols).err().map(Unusable::reason)
+    let attached = Running::attach(symbols).map_err(runtime::missing);
+    let exported = match attached.and_then(|()| Exported::find(symbols)) {
+        Ok(exported) => exported,
+        Err(obscure) => return Some(obscure.error(runtime).to_string()),
+    };
+    let proved = proved(entry, runtime, &exported, symbols);
+    proved.err().map(Unusable::reason)
 }
 
 /// The official functions, proved.

@@ -123,6 +123,7 @@ columns! {
     48 "opcode.make_cell" |row| row.opcode.make_cell += 1;
     49 "opcode.copy_free_vars" |row| row.opcode.copy_free_vars += 1;
     50 "opcode.extended_arg" |row| row.opcode.extended_arg += 1;
+    51 "code.co_stacksize" |row| row.code.co_stacksize += 8;
 }
 
 /// The name of a column; NULL after the last.
