@@ -208,7 +208,10 @@ class Writer:
             if self.tape.pick(4) == 3:
                 clauses.append(f"if yes({self.tape.pick(2)}) or {self.expression(inner, depth + 1)}")
         element = self.expression(inner, depth)
-        element = self.tape.one_of("(look(), {})[1]", "{}", "(look(locals()), {})[1]", "(lambda: {})").format(element)
+        forms = ["(look(), {})[1]", "{}", "(look(locals()), {})[1]"]
+        # In a lambda, := would bind there, and not where it is counted on.
+        forms += ["(lambda: {})"] if ":=" not in element else []
+        element = self.tape.one_of(*forms).format(element)
         clauses = " ".join(clauses)
         return self.tape.one_of(
             f"[{element} {clauses}]",
