@@ -49,7 +49,8 @@
 //!
 //! | CPython | default build | free-threaded | debug |
 //! |---|---|---|---|
-//! | 3.11, 3.12 | yes, also with trace-refs | - | yes |
+//! | 3.11 | yes, also with trace-refs | - | yes |
+//! | 3.12 | yes | - | not tested |
 //! | 3.13, 3.14, 3.15 | yes | yes | yes |
 //! | 3.16 and later | official symbol | official symbol | official symbol |
 //!
@@ -99,10 +100,11 @@
 //! 12. **R12** A closure entry or free slot that holds no cell has no value.
 //!
 //! With the official provider, [`Frame::get_local`] and [`Frame::get_locals`] give
-//! the interpreter's own answer. It differs in two places: a free variable always
-//! comes from the closure (R4, after the prologue), and an argument that is a cell
-//! is unboxed before the prologue (R5). [`Frame::kind`] and flags are then answered
-//! only if the layout of the version is known as well.
+//! the interpreter's own answer. It differs in three places: a free variable always
+//! comes from the closure (R4, after the prologue), an argument that is a cell is
+//! unboxed before the prologue (R5), and what should be a cell is taken for one (R12).
+//! [`Frame::kind`] and flags are then answered only if the layout of the version is
+//! known as well.
 //!
 //! # By name, and the arguments of a call
 //!

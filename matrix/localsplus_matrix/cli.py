@@ -72,11 +72,13 @@ def _arguments() -> argparse.Namespace:
 
 
 def _list(chosen: list[Row], others: list[str]) -> None:
+    if chosen:
+        print(f"{'row':14} {'CPython':24} without it  the interpreter")
     for row in chosen:
-        need = "required" if row.required else "optional"
-        print(f"{row.name:14} {row.version} {row.build:19} {need}  {_whereabouts(row)}")
-    for name in others:
-        print(name)
+        without = "fails" if row.required else "skips"
+        print(f"{row.name:14} {row.version} {row.build:19} {without:11} {_whereabouts(row)}")
+    if others:
+        print("tests that are not of one interpreter:", *others)
 
 
 def _whereabouts(row: Row) -> str:

@@ -27,10 +27,10 @@
  * read this interpreter's frames, the answer is RuntimeError, with the reason.
  *
  * The reading functions never run Python code, never allocate (unless their
- * comments say so), never modify the frame, never create a frame object and never release the GIL (in a
- * free-threaded build, reading a cell may wait for its lock). The one exception
- * is the first call in the process: it chooses the provider (see
- * localsplus_init), for which it runs a few lines of Python.
+ * comments say so), never modify the frame, never create a frame object and
+ * never release the GIL (in a free-threaded build, reading a cell may wait for
+ * its lock). The one exception is the first call in the process: it chooses the
+ * provider (see localsplus_init), for which it runs a few lines of Python.
  */
 #ifndef LOCALSPLUS_H
 #define LOCALSPLUS_H
@@ -386,6 +386,9 @@ LOCALSPLUS_API struct _PyInterpreterFrame *localsplus_frame_of_object(PyObject *
  * is created, as gi_frame would. A finished generator has one, too, without
  * values. Since 0.1. */
 LOCALSPLUS_API struct _PyInterpreterFrame *localsplus_frame_of_generator(PyObject *generator);
+
+/* ---- hooks: evaluating a frame, or something in its place ---------------- */
+
 /* What a hook is called with: its data, and who is next. `data` and `next` never
  * change. Valid until the interpreter ends. */
 typedef struct {
@@ -403,6 +406,7 @@ typedef struct {
  *  - localsplus_consume(frame), and return something of its own;
  *  - set an exception and return hook->next(thread, frame, 1): it is raised as if by
  *    the frame's first instruction, or where a generator is to be resumed.
+ * Nothing else: a hook that returns without one of these leaks the frame, from 3.12 on.
  * If throwflag is not 0, an exception is set that is to be raised in a generator: let
  * such a call go on.
  *
@@ -474,10 +478,11 @@ LOCALSPLUS_API int localsplus_consume(struct _PyInterpreterFrame *frame);
  * generator is replaced, never a resumption.
  *
  * Tools, tracebacks and sys._getframe see a call of the replacement by the caller, and
- * nothing of the frame. Eval-frame functions see the replacement's frame, too: a hook
- * must know what it has put in itself. (A replacement that is replaced in turn,
- * without end, overflows the C stack: no frame ever runs that the recursion limit
- * would count.) Arguments live until the call returns.
+ * nothing of the frame. Eval-frame functions see the replacement's frame, too, and
+ * that of the original function if the replacement calls it: keep the hook from
+ * replacing those again. (A replacement that is replaced in turn, without end,
+ * overflows the C stack: no frame ever runs that the recursion limit would count.)
+ * Arguments live until the call returns.
  *
  * ValueError that names 'frame' (it has begun to run, or runs no Python code), and
  * RuntimeError if localsplus refuses this interpreter: the frame is as it was. After

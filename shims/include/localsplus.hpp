@@ -3,10 +3,14 @@
 //
 // A call that fails throws localsplus::error, with the Python exception left set
 // in the calling thread, as in the C API: catch it where your function returns to
-// Python, and return NULL or -1 there. (Exceptions rather than std::expected:
-// that is C++23, and what can fail here are programming errors and a refused
-// interpreter, which no caller handles slot by slot.) "No value" is no failure:
-// it is an empty object. Without exceptions in your build, use localsplus.h.
+// Python, and return NULL or -1 there. Not in a hook, which has a frame to dispose
+// of: there, return hook->next(thread, frame, 1), which raises the exception in the
+// frame, or clear it and go on.
+//
+// (Exceptions rather than std::expected: that is C++23, and what can fail here are
+// programming errors and a refused interpreter, which no caller handles slot by
+// slot.) "No value" is no failure: it is an empty object. Without exceptions in your
+// build, use localsplus.h.
 #ifndef LOCALSPLUS_HPP
 #define LOCALSPLUS_HPP
 

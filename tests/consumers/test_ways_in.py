@@ -242,6 +242,13 @@ class Installed(WaysIn):
                 else:
                     self.assertIn("liblocalsplus.so.1", needed(made / "hook.so"))
 
+    def test_replacing(self):
+        made = folder("replacing")
+        for file in ("replacing.cpp", "try_replacing.py"):
+            (made / file).write_text(BLOCKS[file], encoding="utf-8")
+        script = re.sub(r"\b(hook|try)\b", lambda word: {"hook": "replacing", "try": "try_replacing"}[word[1]], BLOCKS["pkg-config"])
+        self.assertEqual(shell(script, made, PATH=self.path(), PREFIX=prefix()), BLOCKS["replaced"])
+
     def test_pkg_config_version(self):
         found = run("pkg-config", "--modversion", "localsplus", PKG_CONFIG_PATH=prefix() / "lib/pkgconfig")
         self.assertEqual(found.strip(), cargo_version())
@@ -321,10 +328,7 @@ class Rust(unittest.TestCase):
             (made / file).write_text(RUST_BLOCKS[file], encoding="utf-8")
         # The crates that are there already.
         shutil.copy(sources() / "Cargo.lock", made)
-        python = interpreter("3.11")
-        library = python.python("-c", "import sysconfig; print(sysconfig.get_config_var('LIBDIR'))").strip()
-        # As for an interpreter of the system's.
-        output = shell(RUST_BLOCKS["run"], made, PATH=path_with_python(), LD_LIBRARY_PATH=library)
+        output = shell(RUST_BLOCKS["rpath"] + RUST_BLOCKS["run"], made, PATH=path_with_python())
         addresses = re.compile(r"0x[0-9a-f]+")
         self.assertEqual(addresses.sub("0x", output), addresses.sub("0x", RUST_BLOCKS["output"]))
 
