@@ -668,7 +668,8 @@ where
     ///
     /// # Errors
     /// [`Error::Unsupported`] if this is no CPython of 3.11 or later,
-    /// [`Error::TooManyHooks`], and [`Error::Interrupted`] for want of memory.
+    /// [`Error::TooManyHooks`], and for want of memory [`Error::NoMemory`] or
+    /// [`Error::Interrupted`], by Python's own `MemoryError`.
     pub unsafe fn install(&self) -> Result<bool, Error> {
         let handle = Arc::into_raw(self.0.clone());
         // SAFETY: the thread is attached; `run` may be called as long as the handle

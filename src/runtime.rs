@@ -397,7 +397,7 @@ impl Interpreter for Running {
     }
 }
 
-/// Like [`Running`], but takes references in place, as `Py_INCREF` does in a
+/// Like `Running`, but takes references in place, as `Py_INCREF` does in a
 /// release build of layout `L`. Only for builds without `Py_REF_DEBUG`.
 pub struct Counting<L>(PhantomData<L>);
 
