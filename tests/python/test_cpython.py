@@ -47,10 +47,7 @@ CHANGED_BY_ANY_HOOK = {
     "test_sys_settrace": r"\.test_20_async_for_loop$",
     # Which instructions are specialised.
     "test_dis": r"\.test_loop_quicken$",
-    "test_opcache": (
-        r"\.TestRacesDoNotCrash\.test_(binary_subscr_getitem|for_iter_gen|load_attr_getattribute_overridden"
-        r"|load_attr_property)$"
-    ),
+    "test_opcache": r"\.(TestRacesDoNotCrash|TestSpecializer)\.",
     # How deep a recursion may go, and how its traceback is shortened.
     "test_call": r"\.TestRecursion\.test_super_deep$",
     "test_functools": r"\.TestLRUPy\.test_lru_recursion$",
