@@ -622,6 +622,21 @@ pub fn call(function: &Object, arguments: &[&Object]) -> Option<Object> {
     unsafe { Object::from_owned_ptr(result) }
 }
 
+/// Where the instruction of a frame is that has not started, before 3.13: one code
+/// unit before the first.
+const BEFORE_THE_FIRST: isize = -2;
+
+/// The bytes of a code object's instructions. Needs a live code object, and an
+/// attached thread.
+fn length_of_bytecode(code: *mut PyObject) -> Option<isize> {
+    // SAFETY: a live object.
+    let code = unsafe { Object::from_borrowed_ptr(code) }?;
+    let bytecode = attribute(&code, c"co_code")?;
+    // SAFETY: `bytecode` is alive; -1 and an exception for what has no length.
+    let length = unsafe { ffi::PyObject_Size(bytecode.as_ptr()) };
+    (length >= 0).then_some(length)
+}
+
 fn mismatch<T>(
     field: impl Into<String>,
     expected: impl Into<String>,
@@ -710,7 +725,15 @@ impl Asked<'_> {
         }
         // SAFETY: as above.
         let lasti = unsafe { (functions.lasti)(self.frame) };
-        let lasti = lasti.map_or(c_int::MIN, |lasti| lasti as c_int);
+        let lasti = lasti.unwrap_or(isize::MIN);
+        // PyCode_Addr2Line of a debug build ends the process for an offset beyond.
+        let end = length_of_bytecode(code).ok_or_else(interrupted)?;
+        if !(BEFORE_THE_FIRST..end).contains(&lasti) {
+            let field = format!("canary frame {}, instruction", self.moment.text());
+            let expected = format!("an offset from {BEFORE_THE_FIRST} to {end}");
+            return mismatch(field, expected, lasti.to_string());
+        }
+        let lasti = lasti as c_int;
         // SAFETY: the frame's code object, which it keeps alive.
         let line = unsafe { (exported.line_of_code)(code, lasti) };
         let answers = [

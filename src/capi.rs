@@ -18,7 +18,6 @@ use pyo3_ffi::{Py_ssize_t, PyObject};
 
 use crate::error::Error;
 use crate::layout::Layout;
-use crate::object::Object;
 use crate::read::{self, Functions, Interpreter, flags};
 use crate::reader::{Question, Reader, c_string, reader};
 use crate::runtime::Interruption;
@@ -315,25 +314,6 @@ unsafe extern "C" fn get_locals_of_provider(
                 // SAFETY: as above.
                 Err(unsafe { reader.error(fault, address, question) })
             }
-        }
-    })
-}
-
-/// # Safety
-/// As [`localsplus_get_local`].
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn localsplus_code(frame: *mut u8) -> *mut PyObject {
-    answer(null_mut(), || {
-        let Frame { address, reader } = Frame::new(frame)?;
-        // SAFETY: frame and thread are as the caller promises.
-        match unsafe { (reader.functions.code)(address) } {
-            Ok(code) => {
-                // SAFETY: the frame keeps its code object alive meanwhile.
-                let code = unsafe { Object::from_borrowed_ptr(code.as_ptr()) };
-                Ok(code.map_or(null_mut(), Object::into_ptr))
-            }
-            // SAFETY: as above.
-            Err(fault) => Err(unsafe { reader.error(fault, address, Question::Code) }),
         }
     })
 }

@@ -19,13 +19,10 @@ use crate::reader::{Question, reader};
 /// As `localsplus.h` says: `pointer` is NULL or a frame that may be read, and the
 /// calling thread is attached.
 unsafe fn frame<'a>(pointer: *mut u8) -> Result<Frame<'a>, Error> {
-    if pointer.is_null() {
-        return Err(Error::Null { argument: "frame" });
-    }
-    // Here an exception that interrupts the choice can be raised at once.
-    reader()?;
-    // SAFETY: passed on to the caller.
-    unsafe { Frame::from_ptr(pointer) }
+    let pointer = NonNull::new(pointer).ok_or(Error::Null { argument: "frame" })?;
+    // Here an exception that interrupts the choice can be raised at once. Whether this
+    // is a frame with Python code, each question finds out for itself.
+    Ok(Frame::new(pointer, reader()?))
 }
 
 /// 1 and what `ask` finds, or 0 and NULL.
@@ -77,6 +74,16 @@ optional_objects! {
     localsplus_namespace: namespace,
     localsplus_closure: closure,
     localsplus_frame_object: frame_object,
+}
+
+/// # Safety
+/// As [`frame`].
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn localsplus_code(pointer: *mut u8) -> *mut PyObject {
+    answer(null_mut(), || {
+        // SAFETY: passed on to the caller.
+        unsafe { frame(pointer) }?.code().map(Object::into_ptr)
+    })
 }
 
 /// # Safety
