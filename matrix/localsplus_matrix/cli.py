@@ -5,18 +5,20 @@ import os
 import signal
 from collections.abc import Callable, Iterable
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 
 from . import apt, benchmarks, cache, cargo, command, consumers, outcome, own_tests, probe, progress, provide, row_tests, rows, tools
 from .outcome import Outcome
 from .rows import Row
 
-# Lines of the table that are no interpreters, by the name one can ask for them on the command line.
-_OTHER_LINES: dict[str, Callable[[], Iterable[Outcome]]] = {
+# Lines of the table that are no interpreters, by the name one can ask for them on the command line. All but the last
+# want cargo's folder for themselves, one after the other.
+_IN_ORDER: dict[str, Callable[[], Iterable[Outcome]]] = {
     "matrix": lambda: [own_tests.run()],
     "cargo-test": lambda: [cargo.test()],
     "compile": lambda: map(cargo.check_configuration, cargo.CONFIGURATIONS),
-    "consumers": consumers.run,
 }
+_OTHER_LINES = (*_IN_ORDER, "consumers")
 
 
 def main() -> int:
@@ -66,7 +68,7 @@ def _arguments() -> argparse.Namespace:
         "--stress", action="store_true", help="run the long forms of the tests that have one (an hour and more a row)"
     )
     parser.add_argument(
-        "--jobs", type=int, default=min(2, os.cpu_count() or 1), metavar="N", help="rows tested at a time (%(default)s)"
+        "--jobs", type=int, default=min(2, os.cpu_count() or 1), metavar="N", help="lines tested at a time (%(default)s)"
     )
     return parser.parse_args()
 
@@ -130,20 +132,22 @@ def _run(chosen: list[Row], others: list[str], arguments: argparse.Namespace) ->
         if failed or not timed:
             progress.shout(f"no figures for {', '.join(failed) or 'any row: choose release builds'}")
         return 1 if failed or not timed else 0
-    for name in others:
-        for result in _OTHER_LINES[name]():
+    for name in _IN_ORDER:
+        for result in _IN_ORDER[name]() if name in others else ():
             outcomes.append(result)
             if result.problem is not None:
                 progress.block(result.name, result.problem)
 
-    def line(row: Row) -> Outcome:
+    def row_line(row: Row) -> Outcome:
         if row.name in missing:
             return Outcome.of_missing(row.name, row.required, row.version, row.build, missing[row.name])
         return row_tests.run(row, found[row.name], library, sha256, arguments.stress)
 
+    lines = consumers.lines() if "consumers" in others else []
+    lines += [partial(row_line, row) for row in chosen]
     with ThreadPoolExecutor(arguments.jobs) as workers:
         try:
-            outcomes += workers.map(line, chosen)
+            outcomes += workers.map(lambda line: line(), lines)
         except BaseException:
             workers.shutdown(wait=False, cancel_futures=True)
             command.stop_all()

@@ -2,36 +2,38 @@
 
 import os
 import time
-from collections.abc import Iterator
+from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 
 from . import apt, command, progress, tools
 from .cache import CACHE, LOGS, REPOSITORY, read_json
 from .outcome import Outcome
 
-# The modules of tests/consumers, and what they are called in the table.
+# The modules of tests/consumers, and what they are called in the table. The long ones first: several run at a time,
+# each in folders of its own.
 MODULES = {
-    "test_pages": "pages",
+    "test_ways_in": "C, C++ ways in",
+    "test_checked": "C, C++ checked",
+    "test_headers": "C, C++ headers",
+    "test_linking": "C, C++ linking",
     "test_package": "package",
     "test_public_api": "public Rust API",
+    "test_pages": "pages",
     "test_dependencies": "dependencies",
-    "test_headers": "C, C++ headers",
-    "test_ways_in": "C, C++ ways in",
-    "test_linking": "C, C++ linking",
-    "test_checked": "C, C++ checked",
 }
 PROGRAMS = ("ld", "objcopy", "readelf", "pkg-config", "valgrind", "git")
 _LONGEST = 1800.0
 
 
-def run() -> Iterator[Outcome]:
+def lines() -> list[Callable[[], Outcome]]:
     try:
         environment = _environment()
     except (command.CommandFailed, apt.NotAvailable) as failure:
-        yield Outcome("C, C++", failed=1, problem=f"no tools for the tests of C and C++ consumers: {failure}")
-        return
-    for module, name in MODULES.items():
-        yield _run(module, name, environment)
+        failed = Outcome("C, C++", failed=1, problem=f"no tools for the tests of C and C++ consumers: {failure}")
+        progress.block(failed.name, str(failed.problem))
+        return [lambda: failed]
+    return [partial(_run, module, name, environment) for module, name in MODULES.items()]
 
 
 def _environment() -> dict[str, str]:
