@@ -34,6 +34,8 @@ def main() -> int:
     chosen = [row for row in all_rows.values() if not arguments.rows or row.name in arguments.rows]
     others = [name for name in _OTHER_LINES if not arguments.rows or name in arguments.rows]
     if arguments.list:
+        # A reader that has seen enough (head) ends it, as any list.
+        signal.signal(signal.SIGPIPE, signal.SIG_DFL)
         _list(chosen, others)
         return 0
     # A CI that stops us stops what we started, too.
