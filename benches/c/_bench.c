@@ -253,7 +253,7 @@ pass_hook(PyThreadState *tstate, struct _PyInterpreterFrame *entered, int throwf
 }
 
 static PyObject *
-localsplus_hook(PyThreadState *tstate, struct _PyInterpreterFrame *entered, int throwflag)
+reading_hook(PyThreadState *tstate, struct _PyInterpreterFrame *entered, int throwflag)
 {
     PyObject *values[64];
     Py_ssize_t count = localsplus_get_locals(entered, values, 64);
@@ -274,7 +274,7 @@ static const struct hook {
     const char *name;
     _PyFrameEvalFunction function;
 } hooks[] = {
-    {"none", _PyEval_EvalFrameDefault}, {"pass", pass_hook}, {"localsplus", localsplus_hook}, {"mapping", mapping_hook}};
+    {"none", _PyEval_EvalFrameDefault}, {"pass", pass_hook}, {"localsplus", reading_hook}, {"mapping", mapping_hook}};
 
 /* hooked(function, args, rounds): {hook: (minimum, median)} in nanoseconds */
 static PyObject *

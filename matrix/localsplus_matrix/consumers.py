@@ -16,6 +16,7 @@ MODULES = {
     "test_ways_in": "C, C++ ways in",
     "test_checked": "C, C++ checked",
     "test_headers": "C, C++ headers",
+    "test_benchmarks": "benchmarks",
     "test_linking": "C, C++ linking",
     "test_package": "package",
     "test_public_api": "public Rust API",
