@@ -264,8 +264,8 @@ def faults(names):
         yield f"lie {name} null"
 
 
-def wrong_rows(path):
-    """What becomes of each column that is wrong, and of none."""
+def wrong_rows(path, only=None):
+    """What becomes of each column that is wrong, or of that one, and of none."""
     import ctypes
 
     library = ctypes.PyDLL(path)
@@ -275,6 +275,8 @@ def wrong_rows(path):
     while (name := library.wrong_rows_name(len(columns))) is not None:
         columns.append(name.decode())
     for number, name in enumerate([*columns, "none"]):
+        if name not in (only or name, "none"):
+            continue
 
         def refusal():
             # No trace of a crash that is looked for.
